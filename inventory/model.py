@@ -1,0 +1,81 @@
+"""Records of the inventory: queries, rows that point at code, and what was covered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from patcher.model import Site
+from patcher.source import Source
+
+Value = str | int | bool | tuple[str, ...]
+"""What a row's field may hold; tuples become JSON arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One classified place in the code: where it is, and what it is, by the query's columns."""
+
+    site: Site
+    fields: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An example that a query must answer: files in, the rows' fields (and lines) out."""
+
+    title: str
+    files: Mapping[str, str]
+    rows: Sequence[Mapping[str, Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question that is asked of every release.
+
+    ``prefilter`` are byte strings of which a file must contain at least one to be parsed at all;
+    ``visit`` yields the rows of one file (and must depend on that file alone, so that its answer
+    can be kept by content hash); ``resolve`` may then add or drop fields that need the rows of
+    all queries and files together (who imports, who calls).
+    """
+
+    id: str
+    title: str
+    why: str
+    columns: Mapping[str, str]
+    prefilter: tuple[bytes, ...]
+    visit: Callable[[Source], Iterable[Row]]
+    resolve: Callable[[Sequence[Row], Inventory], Iterable[Row]] | None = None
+    cases: tuple[Case, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the inventory looked at: ``seen == parsed + ruled_out + len(unreadable)``."""
+
+    seen: int
+    parsed: int
+    ruled_out: int
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The answers of all queries about one tree, with what was covered."""
+
+    version: str
+    digest: str
+    coverage: Coverage
+    rows: Mapping[str, tuple[Row, ...]]
+
+    def of(self, query: str) -> tuple[Row, ...]:
+        """Rows of one query. Raises KeyError for a query that does not exist."""
+        return self.rows[query]
+
+    def where(self, query: str, **fields: Any) -> Iterator[Row]:
+        """Rows of a query whose fields (or ``path``, ``scope``) equal the given values."""
+        for row in self.of(query):
+            have = {"path": row.site.path, "scope": row.site.scope, **row.fields}
+            if all(have.get(name) == value for name, value in fields.items()):
+                yield row

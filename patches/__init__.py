@@ -1,0 +1,1 @@
+"""Patch sets: one package each, discovered by name."""

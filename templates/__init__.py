@@ -1,0 +1,1 @@
+"""Jinja2 templates of the modules, kernels and reports that ddpatch renders."""
