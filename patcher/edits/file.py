@@ -1,0 +1,114 @@
+"""Add a file, rendered from a Jinja2 template with values that probes choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from patcher.changes import Conflict, Splice
+from patcher.model import Finding, Site
+from patcher.probe import Probe, Subject
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value for a template variable, and the probe that picks it."""
+
+    value: Any
+    when: Probe
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A template variable: the first choice whose probe holds gives its value."""
+
+    name: str
+    what: str
+    choices: tuple[Choice, ...]
+
+    def resolve(self, subject: Subject) -> Any:
+        """The value for one tree. Raises Conflict when no choice holds."""
+        for choice in self.choices:
+            if choice.when.holds(subject):
+                return choice.value
+        asked = "; ".join(c.when.describe() for c in self.choices)
+        raise Conflict(
+            Finding(
+                code="variable.unresolved",
+                message=f"template variable `{self.name}` ({self.what}) has no value here",
+                expected=f"one of: {asked}",
+                found="none of them holds",
+                next_step="add a choice for what this release does: see `ddpatch inventory`",
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddFile:
+    """Add ``path``, rendered from ``template``, a path below ``templates/`` (or ``folder``).
+
+    ``variables`` are chosen by probes, ``context`` holds plain values. An unknown name in a
+    template is an error, never an empty string.
+    """
+
+    path: str
+    template: str
+    folder: Path | None = None
+    variables: tuple[Variable, ...] = ()
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+    def plan(self, subject: Subject) -> tuple[Splice, ...]:
+        """See :class:`~patcher.edits.base.Edit`."""
+        if self.path in subject.tree:
+            raise Conflict(
+                Finding(
+                    code="file.exists",
+                    message=f"{self.path} is already there and is not ours",
+                    site=Site(self.path, 1),
+                    expected="no such file",
+                    found=f"{subject.tree.files[self.path].size} bytes",
+                    next_step="move it away, or take a snapshot of a clean install",
+                )
+            )
+        values = {v.name: v.resolve(subject) for v in self.variables}
+        text = render(self.template, {**self.context, **values}, self.folder)
+        return (Splice(self.path, 0, 0, text.encode()),)
+
+    def present(self, subject: Subject) -> bool:
+        """See :class:`~patcher.edits.base.Edit`."""
+        return self.path in subject.tree
+
+    def describe(self) -> str:
+        """See :class:`~patcher.edits.base.Edit`."""
+        return f"add file {self.path}"
+
+
+@lru_cache(maxsize=8)
+def _environment(folder: Path | None) -> jinja2.Environment:
+    loader = (
+        jinja2.FunctionLoader(_load) if folder is None else jinja2.FileSystemLoader(str(folder))
+    )
+    return jinja2.Environment(
+        loader=loader,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Python source, not HTML
+    )
+
+
+def _load(name: str) -> str | None:
+    resource = files("templates").joinpath(name)
+    return resource.read_text(encoding="utf-8") if resource.is_file() else None
+
+
+def render(template: str, context: Mapping[str, Any], folder: Path | None = None) -> str:
+    """Render a template below ``templates/``. Unknown variables raise ``jinja2.UndefinedError``."""
+    return _environment(folder).get_template(template).render(**context)

@@ -1,0 +1,201 @@
+"""Patch sets as data: a patch is a frozen record with its cases beside it.
+
+A set is a package with a ``SET`` (:class:`PatchSet`) and one module per patch, each exporting a
+``PATCH``. Sets below ``patches`` are found by name; any other by the path of its folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import ModuleType
+
+from patcher.edits.base import Edit
+from patcher.model import UsageError
+from patcher.probe import Always, Probe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """One way to make a patch: edits, and the probe that says where they fit.
+
+    A strategy without edits says that the patch is not needed there; ``note`` says why.
+    """
+
+    id: str
+    when: Probe = field(default_factory=Always)
+    edits: tuple[Edit, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchCase:
+    """An example of a patch at work: files before, and after; ``after`` None means no change.
+
+    Files are named by path; those that the edits do not name may be left out. ``strategy`` says
+    which strategy the example is of.
+    """
+
+    title: str
+    strategy: str
+    before: Mapping[str, str]
+    after: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """One purpose, for every release: why, how, and when it can go.
+
+    ``retire_when`` is a probe that becomes true once upstream has what the patch brings.
+    """
+
+    id: str
+    title: str
+    why: str
+    upstream: str = ""
+    retire_when: Probe | None = None
+    retire_note: str = ""
+    requires: tuple[str, ...] = ()
+    strategies: tuple[Strategy, ...]
+    cases: tuple[PatchCase, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """What a release must show before a set can go on it at all."""
+
+    probe: Probe
+    otherwise: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchSet:
+    """A named, versioned collection of patches over one package.
+
+    ``manifest`` is the path of the generated module by which a patched tree tells what is in it;
+    ``launch`` the command line that uses what the set brings; ``dispatch`` names the inventory
+    rows that the set's ledger must know, as a tuple of field values per query field.
+    """
+
+    name: str
+    version: str
+    title: str
+    manifest: str
+    requires: tuple[Requirement, ...] = ()
+    dispatch: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shows: tuple[Probe, ...] = ()
+    launch: str = ""
+    patches: tuple[Patch, ...] = ()
+    folder: Path = field(default_factory=Path)
+
+    @property
+    def label(self) -> str:
+        """``name@version``."""
+        return f"{self.name}@{self.version}"
+
+    def patch(self, patch_id: str) -> Patch:
+        """A patch by its id. Raises UsageError with the ids there are."""
+        for patch in self.patches:
+            if patch.id == patch_id:
+                return patch
+        raise UsageError(
+            f"set {self.name} has no patch {patch_id!r}",
+            next_step=f"one of: {', '.join(p.id for p in self.patches)}",
+        )
+
+
+def load_set(name: str) -> PatchSet:
+    """Load a set by name (``ddtree``, ``ddtree@1``) or by the path of its folder.
+
+    Raises UsageError for a name that is not there, another version than asked for, two patches
+    with one id, or requirements that go in a circle.
+    """
+    wanted, _, version = name.partition("@")
+    package = _package(wanted)
+    base = package.SET
+    if not isinstance(base, PatchSet):
+        raise UsageError(
+            f"{wanted}: SET is not a PatchSet", next_step="see patches/ddtree/__init__.py"
+        )
+    if version and version != base.version:
+        raise UsageError(
+            f"set {base.name} is at version {base.version}, not {version}",
+            next_step=f"ask for --set {base.label}, or install the ddpatch that has {version}",
+        )
+    found = [
+        module.PATCH
+        for module in _modules(package)
+        if isinstance(getattr(module, "PATCH", None), Patch)
+    ]
+    folder = Path(str(package.__file__)).parent
+    values = {f: getattr(base, f) for f in base.__dataclass_fields__}
+    return PatchSet(**{**values, "patches": ordered(found), "folder": folder})
+
+
+def available() -> list[str]:
+    """Names of the sets that come with ddpatch."""
+    package = importlib.import_module("patches")
+    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.ispkg)
+
+
+def _package(name: str) -> ModuleType:
+    folder = Path(name)
+    if (folder / "__init__.py").is_file() and ("/" in name or name not in available()):
+        return _from_folder(folder.resolve())
+    if name in available():
+        return importlib.import_module(f"patches.{name}")
+    raise UsageError(
+        f"there is no patch set {name!r}",
+        next_step=f"one of: {', '.join(available())}; or the path of a set's folder",
+    )
+
+
+def _from_folder(folder: Path) -> ModuleType:
+    name = f"ddpatch_set_{folder.name}"
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _modules(package: ModuleType) -> Iterable[ModuleType]:
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        yield importlib.import_module(f"{package.__name__}.{info.name}")
+
+
+def ordered(patches: Iterable[Patch]) -> tuple[Patch, ...]:
+    """Patches in an order that puts what is required first, else as given.
+
+    Raises UsageError for a doubled id, an unknown requirement, or a circle.
+    """
+    by_id: dict[str, Patch] = {}
+    for patch in patches:
+        if patch.id in by_id:
+            raise UsageError(f"two patches are called {patch.id}", next_step="rename one of them")
+        by_id[patch.id] = patch
+    for patch in by_id.values():
+        for needed in patch.requires:
+            if needed not in by_id:
+                raise UsageError(
+                    f"patch {patch.id} requires {needed!r}, which is not in the set",
+                    next_step="name a patch of the same set",
+                )
+    try:
+        order = TopologicalSorter({p.id: p.requires for p in by_id.values()}).static_order()
+    except CycleError as error:
+        raise UsageError(
+            f"patches require each other in a circle: {' -> '.join(error.args[1])}",
+            next_step="drop one of the requirements",
+        ) from error
+    return tuple(by_id[patch_id] for patch_id in order)

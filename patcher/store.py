@@ -1,0 +1,438 @@
+"""The local store: a bare git repository with one branch per target and per patched target.
+
+``snapshot/<slug>`` holds one commit per snapshot: the package as it is on the target, and beside
+it ``.ddpatch/manifest.json`` with the facts of the install and what git cannot hold (modes, sizes,
+hashes, link counts). ``patched/<slug>`` holds the newest patched tree as one commit per patch on
+top of its snapshot. ``HEAD`` points at the branch that was applied last.
+
+Writing is one ``git fast-import`` stream; reading goes through GitPython.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+import git
+
+from patcher.model import FileEntry, InstallFacts, Manifest, UsageError
+from patcher.tree import Tree
+
+FORMAT = 1
+"""Version of the store's layout; a newer one is refused."""
+
+_MANIFEST = ".ddpatch/manifest.json"
+_FORMAT_FILE = "ddpatch-store.json"
+_IDENTITY = "ddpatch <ddpatch@localhost>"
+_GIT_ENV = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """One snapshot in the store; ``number`` counts from 1, newest first; ``time`` is Unix time."""
+
+    target: str
+    slug: str
+    oid: str
+    number: int
+    version: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class PatchedRef:
+    """The newest patched tree of a target: its commit, its snapshot, and the set that is in it."""
+
+    slug: str
+    oid: str
+    snapshot: SnapshotRef
+    set_label: str
+    patches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PatchCommit:
+    """One commit of a patched series: a message, and paths to new content (None: taken away)."""
+
+    message: str
+    files: Mapping[str, bytes | None]
+
+
+class Store:
+    """The git store below ``folder``. Use :meth:`open`."""
+
+    def __init__(self, folder: Path, repo: git.Repo) -> None:
+        self.folder = folder
+        self._repo = repo
+        self._manifests: dict[str, Manifest] = {}
+
+    @classmethod
+    def open(cls, folder: Path) -> Store:
+        """Open the store, and make it (0700) when there is none.
+
+        Raises UsageError where it cannot be used: no permission, readable by others, somebody
+        else's, or written by a newer ddpatch.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            state = folder.stat()
+        except OSError as error:
+            raise _unusable(folder, error.strerror or str(error)) from error
+        if not stat.S_ISDIR(state.st_mode):
+            raise _unusable(folder, "not a directory")
+        if state.st_uid != os.getuid():
+            raise _unusable(folder, "it belongs to another user")
+        if state.st_mode & 0o077:
+            raise UsageError(
+                f"the store {folder} can be read by others (mode {state.st_mode & 0o777:04o})",
+                next_step=f"chmod 700 {folder}",
+            )
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise _unusable(folder, "no permission")
+        try:
+            repo = cls._repository(folder)
+        except (OSError, git.GitError) as error:
+            raise _unusable(folder, str(error)) from error
+        return cls(folder, repo)
+
+    @staticmethod
+    def _repository(folder: Path) -> git.Repo:
+        bare = folder / "store.git"
+        marker = folder / _FORMAT_FILE
+        if marker.exists():
+            found = json.loads(marker.read_text()).get("format")
+            if not isinstance(found, int) or found > FORMAT:
+                raise UsageError(
+                    f"the store {folder} has format {found}; this ddpatch knows {FORMAT}",
+                    next_step="upgrade ddpatch, or name another folder with --store",
+                )
+            return git.Repo(bare)
+        repo = git.Repo.init(bare, bare=True, initial_branch="patched/none")
+        with repo.config_writer() as config:
+            config.set_value("gc", "auto", 0)
+            config.set_value("core", "fsmonitor", "false")
+            config.set_value("core", "hooksPath", os.devnull)
+        marker.write_text(json.dumps({"format": FORMAT}) + "\n")
+        return repo
+
+    @property
+    def cache(self) -> Path:
+        """Where answers that can be made again are kept (inventories)."""
+        return self.folder / "cache"
+
+    # ------------------------------------------------------------------ reading
+
+    def known(self) -> dict[str, str]:
+        """sha256 of every content in the newest snapshots to its git blob."""
+        found: dict[str, str] = {}
+        for slug in self._slugs():
+            newest = self._repo.commit(_snapshot_branch(slug))
+            for entry in self.manifest(newest.hexsha).files.values():
+                found[entry.sha256] = entry.blob
+        return found
+
+    def targets(self) -> list[SnapshotRef]:
+        """The newest snapshot of each target."""
+        return sorted((self.history(s)[0] for s in self._slugs()), key=lambda r: -r.time)
+
+    def history(self, slug: str) -> list[SnapshotRef]:
+        """A target's snapshots, newest first; empty when there are none."""
+        branch = _snapshot_branch(slug)
+        if branch not in {h.path for h in self._repo.heads}:
+            return []
+        return [
+            self._snapshot_ref(slug, commit, number)
+            for number, commit in enumerate(self._repo.iter_commits(branch), 1)
+        ]
+
+    def find(self, slug: str, number: int = 1) -> SnapshotRef | None:
+        """A target's N-th newest snapshot, or None when there is none with that number."""
+        found = self.history(slug)
+        return found[number - 1] if 0 < number <= len(found) else None
+
+    def manifest(self, oid: str) -> Manifest:
+        """The manifest of a snapshot commit."""
+        if oid not in self._manifests:
+            document = json.loads((self._repo.commit(oid).tree / _MANIFEST).data_stream.read())
+            if document["format"] > FORMAT:
+                raise UsageError(
+                    f"snapshot {oid[:12]} was written by a newer ddpatch",
+                    next_step="upgrade ddpatch",
+                )
+            facts = document["facts"]
+            facts["gpus"] = tuple(facts["gpus"])
+            files = {row[0]: FileEntry(*row) for row in document["files"]}
+            self._manifests[oid] = Manifest(InstallFacts(**facts), files)
+        return self._manifests[oid]
+
+    def tree(self, snapshot: SnapshotRef) -> Tree:
+        """The snapshot as a tree; contents are read from git when asked for, and checked."""
+        manifest = self.manifest(snapshot.oid)
+        return Tree(manifest.files, self._read, manifest.facts)
+
+    def content(self, sha256: str) -> bytes | None:
+        """Content by its hash, from any snapshot in the store, or None."""
+        for slug in self._slugs():
+            for snapshot in self.history(slug):
+                for entry in self.manifest(snapshot.oid).files.values():
+                    if entry.sha256 == sha256:
+                        return self._read(entry)
+        return None
+
+    def patched(self, slug: str) -> PatchedRef | None:
+        """The newest patched tree of a target, or None."""
+        if _patched_branch(slug) not in {h.path for h in self._repo.heads}:
+            return None
+        commit = self._repo.commit(_patched_branch(slug))
+        notes = _trailers(str(commit.message))
+        snapshot = next(s for s in self.history(slug) if s.oid == notes["Snapshot"])
+        patches = tuple(
+            reversed(
+                [
+                    _trailers(str(c.message)).get("Patch", "")
+                    for c in self._repo.iter_commits(f"{snapshot.oid}..{commit.hexsha}")
+                ]
+            )
+        )
+        return PatchedRef(slug, commit.hexsha, snapshot, notes["Set"], tuple(filter(None, patches)))
+
+    def last_patched(self) -> PatchedRef | None:
+        """The patched tree that was applied last, or None."""
+        path = self._repo.head.reference.path
+        slug = path.removeprefix("refs/heads/patched/")
+        return self.patched(slug)
+
+    def patched_changes(self, ref: PatchedRef) -> dict[str, bytes | None]:
+        """What a patched tree changes on its snapshot: path to new content, None for removed."""
+        base = self._repo.commit(ref.snapshot.oid)
+        found: dict[str, bytes | None] = {}
+        for diff in base.diff(ref.oid, no_renames=True):
+            path = diff.b_path or diff.a_path or ""
+            blob = None if diff.deleted_file else diff.b_blob
+            found[path] = blob.data_stream.read() if blob is not None else None
+        return found
+
+    def patched_tree(self, ref: PatchedRef) -> Tree:
+        """The patched tree."""
+        return self.tree(ref.snapshot).with_changes(self.patched_changes(ref))
+
+    def patch_text(self, ref: PatchedRef, *, per_patch: bool = False) -> str:
+        """The patched tree as a unified diff on its snapshot, or as one diff per patch."""
+        between = f"{ref.snapshot.oid}..{ref.oid}"
+        if per_patch:
+            return str(self._repo.git.log("-p", "--reverse", "--no-color", between))
+        return str(self._repo.git.diff("--no-color", ref.snapshot.oid, ref.oid))
+
+    def _slugs(self) -> list[str]:
+        prefix = "refs/heads/snapshot/"
+        return [h.path.removeprefix(prefix) for h in self._repo.heads if h.path.startswith(prefix)]
+
+    def _snapshot_ref(self, slug: str, commit: git.Commit, number: int) -> SnapshotRef:
+        notes = _trailers(str(commit.message))
+        return SnapshotRef(
+            target=notes.get("Target", slug),
+            slug=slug,
+            oid=commit.hexsha,
+            number=number,
+            version=notes.get("Version", ""),
+            time=commit.committed_date,
+        )
+
+    def _read(self, entry: FileEntry) -> bytes:
+        data: bytes = self._repo.odb.stream(bytes.fromhex(entry.blob)).read()
+        if hashlib.sha256(data).hexdigest() != entry.sha256:
+            raise UsageError(
+                f"the store holds another content for {entry.path} than its manifest says",
+                next_step="take the snapshot again: `ddpatch snapshot TARGET`",
+            )
+        return data
+
+    # ------------------------------------------------------------------ writing
+
+    def put_snapshot(
+        self, target: str, slug: str, manifest: Manifest, contents: Iterable[tuple[str, bytes]]
+    ) -> SnapshotRef:
+        """Write a snapshot; ``contents`` are (sha256, bytes) of what the store did not have.
+
+        A target that has not changed since its newest snapshot keeps that one. Nothing is
+        recorded unless every file's content is there: raises UsageError otherwise.
+        """
+        known = self.known()
+        new: list[tuple[str, bytes]] = []
+        for sha256, data in contents:
+            known[sha256] = _blob_id(data)
+            new.append((sha256, data))
+        missing = [e.path for e in manifest.files.values() if e.sha256 not in known]
+        if missing:
+            raise UsageError(
+                f"the snapshot of {target} lacks {len(missing)} file(s), {missing[0]} first",
+                next_step="take it again: `ddpatch snapshot TARGET`",
+            )
+        files = [
+            FileEntry(e.path, e.mode, e.size, e.sha256, e.nlink, known[e.sha256])
+            for e in sorted(manifest.files.values(), key=lambda e: e.path)
+        ]
+        document = {
+            "format": FORMAT,
+            "facts": asdict(manifest.facts),
+            "files": [[e.path, e.mode, e.size, e.sha256, e.nlink, e.blob] for e in files],
+        }
+        table = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        parent = self.find(slug)
+        if parent is not None and self._manifest_bytes(parent) == table:
+            return parent
+        facts = manifest.facts
+        message = (
+            f"Snapshot {target}: sglang {facts.version}\n\n"
+            f"{len(files)} files, {len(new)} of them new to the store.\n\n"
+            f"Target: {target}\nVersion: {facts.version}\nRoot: {facts.root}\n"
+            f"Editable: {str(facts.editable).lower()}\nInstaller: {facts.installer or 'none'}\n"
+            f"Python: {facts.python_version}\n"
+        )
+        branch = _snapshot_branch(slug)
+        with self._importer() as stream:
+            marks = {sha: _mark(stream, n, data) for n, (sha, data) in enumerate(new, 1)}
+            _commit(stream, branch, message, int(time.time()), parent.oid if parent else None)
+            stream.write(b"deleteall\n")
+            for entry in files:
+                where = marks.get(entry.sha256, entry.blob.encode())
+                _modify(stream, entry.path, entry.mode, where)
+            _inline(stream, _MANIFEST, table)
+        self._manifests.clear()
+        found = self.find(slug)
+        assert found is not None
+        return found
+
+    def _manifest_bytes(self, snapshot: SnapshotRef) -> bytes:
+        data: bytes = (self._repo.commit(snapshot.oid).tree / _MANIFEST).data_stream.read()
+        return data
+
+    def put_patched(
+        self, snapshot: SnapshotRef, set_label: str, commits: Sequence[PatchCommit]
+    ) -> PatchedRef:
+        """Replace the target's patched series by these commits on top of the snapshot.
+
+        Author and dates are fixed (the snapshot's), so the same series has the same commit ids.
+        """
+        branch = _patched_branch(snapshot.slug)
+        modes = self.manifest(snapshot.oid).files
+        with self._importer() as stream:
+            stream.write(b"reset %s\nfrom %s\n\n" % (branch.encode(), snapshot.oid.encode()))
+            for commit in commits:
+                message = f"{commit.message}\nSet: {set_label}\nSnapshot: {snapshot.oid}\n"
+                _commit(stream, branch, message, snapshot.time, None)
+                for path, data in sorted(commit.files.items()):
+                    if data is None:
+                        stream.write(b"D %s\n" % _quoted(path))
+                    else:
+                        mode = modes[path].mode if path in modes else 0o644
+                        _inline(stream, path, data, mode)
+        self._repo.git.symbolic_ref("HEAD", branch)
+        found = self.patched(snapshot.slug)
+        assert found is not None
+        return found
+
+    def _importer(self) -> _FastImport:
+        return _FastImport(Path(self._repo.git_dir), self.folder)
+
+
+class _FastImport:
+    """A ``git fast-import`` process as a context manager; nothing is written if it fails."""
+
+    def __init__(self, git_dir: Path, folder: Path) -> None:
+        self._folder = folder
+        self._process = subprocess.Popen(
+            ["git", f"--git-dir={git_dir}", "fast-import", "--quiet", "--force", "--done"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **_GIT_ENV},
+        )
+
+    def __enter__(self) -> IO[bytes]:
+        assert self._process.stdin
+        return self._process.stdin
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, BrokenPipeError):
+            self._process.kill()
+            self._process.communicate()
+            return
+        try:
+            _, errors = self._process.communicate(b"done\n")
+        except BrokenPipeError:
+            errors = self._process.stderr.read() if self._process.stderr else b""
+            self._process.wait()
+        if self._process.returncode != 0:
+            reason = errors.decode(errors="replace").strip().split("\n")[0]
+            raise _unusable(self._folder, reason or "git fast-import failed")
+
+
+def _commit(stream: IO[bytes], branch: str, message: str, when: int, parent: str | None) -> None:
+    text = message.encode()
+    head = f"commit {branch}\ncommitter {_IDENTITY} {when} +0000\ndata {len(text)}\n"
+    stream.write(head.encode() + text + b"\n")
+    if parent is not None:
+        stream.write(b"from %s\n" % parent.encode())
+
+
+def _mark(stream: IO[bytes], number: int, data: bytes) -> bytes:
+    stream.write(b"blob\nmark :%d\ndata %d\n%s\n" % (number, len(data), data))
+    return b":%d" % number
+
+
+def _modify(stream: IO[bytes], path: str, mode: int, where: bytes) -> None:
+    git_mode = b"100755" if mode & 0o111 else b"100644"
+    stream.write(b"M %s %s %s\n" % (git_mode, where, _quoted(path)))
+
+
+def _inline(stream: IO[bytes], path: str, data: bytes, mode: int = 0o644) -> None:
+    _modify(stream, path, mode, b"inline")
+    stream.write(b"data %d\n%s\n" % (len(data), data))
+
+
+def _quoted(path: str) -> bytes:
+    raw = path.encode(errors="surrogateescape")
+    return b'"' + raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+
+
+def _blob_id(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _trailers(message: str) -> dict[str, str]:
+    return dict(_pairs(message))
+
+
+def _pairs(message: str) -> Iterator[tuple[str, str]]:
+    for line in message.rstrip().rpartition("\n\n")[2].split("\n"):
+        name, found, value = line.partition(": ")
+        if found:
+            yield name, value
+
+
+def _snapshot_branch(slug: str) -> str:
+    return f"refs/heads/snapshot/{slug}"
+
+
+def _patched_branch(slug: str) -> str:
+    return f"refs/heads/patched/{slug}"
+
+
+def _unusable(folder: Path, reason: str) -> UsageError:
+    return UsageError(
+        f"the store {folder} cannot be used: {reason}",
+        next_step="name a folder of your own with --store",
+    )
