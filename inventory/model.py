@@ -13,6 +13,10 @@ Value = str | int | bool | tuple[str, ...]
 """What a row's field may hold; tuples become JSON arrays."""
 
 
+PLACE = ("path", "line", "column", "end_line", "scope")
+"""What every row has, so no query may call a column like that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One classified place in the code: where it is, and what it is, by the query's columns."""
@@ -34,8 +38,8 @@ class Case:
 class Query:
     """A question that is asked of every release.
 
-    ``prefilter`` are byte strings of which a file must contain at least one to be parsed at all;
-    ``visit`` yields the rows of one file (and must depend on that file alone, so that its answer
+    ``prefilter`` are byte strings of which a file must contain at least one to be parsed at all,
+    unless it stands below one of ``paths``; ``visit`` yields the rows of one file (and must depend on that file alone, so that its answer
     can be kept by content hash); ``resolve`` may then add or drop fields that need the rows of
     all queries and files together (who imports, who calls).
     """
@@ -48,6 +52,20 @@ class Query:
     visit: Callable[[Source], Iterable[Row]]
     resolve: Callable[[Sequence[Row], Inventory], Iterable[Row]] | None = None
     cases: tuple[Case, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def wants(self, path: str, data: bytes) -> bool:
+        """Whether a file can hold an answer, by its path and bytes alone."""
+        return any(word in data for word in self.prefilter) or path.startswith(self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class FileAnswer:
+    """What one file alone answered: ``state`` is parsed, ruled-out or unreadable (``reason``)."""
+
+    state: str
+    reason: str = ""
+    rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,170 @@
+"""One pass over a tree that answers every query, and says what it looked at.
+
+A query is a module of this package that exports ``QUERY``; adding one is adding a file. Files are
+read once, ruled out by their bytes where no query can have an answer in them, and parsed once for
+all queries that are left. What is kept between runs is keyed by this engine and the content read,
+so a patched tree costs its changed files only and a known tree costs no file at all.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib
+import pkgutil
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache as memo
+from pathlib import Path
+from types import ModuleType
+
+import patcher.pattern
+import patcher.source
+from inventory._cache import Cache
+from inventory.model import Coverage, FileAnswer, Inventory, Query, Row
+from patcher.model import Site
+from patcher.source import Source, Unreadable
+from patcher.tree import Tree
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many files are done."""
+
+
+def discover(package: ModuleType) -> tuple[Query, ...]:
+    """The ``QUERY`` of every public module of a package, by id.
+
+    Raises ValueError when a public module has none, or two share an id.
+    """
+    found: dict[str, Query] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.name.startswith("_") or info.name == "model":
+            continue
+        query = getattr(importlib.import_module(f"{package.__name__}.{info.name}"), "QUERY", None)
+        if not isinstance(query, Query):
+            raise ValueError(f"{package.__name__}.{info.name} exports no QUERY")
+        if query.id in found:
+            raise ValueError(f"two queries are called {query.id!r}")
+        found[query.id] = query
+    return tuple(found[name] for name in sorted(found))
+
+
+def run(
+    tree: Tree,
+    queries: Sequence[Query],
+    cache: Cache | None = None,
+    progress: Progress | None = None,
+) -> Inventory:
+    """Answer ``queries`` about every Python file of ``tree``.
+
+    Every file is counted once: parsed, ruled out by its bytes, or unreadable with the reason.
+    """
+    identity = fingerprint(queries)
+    if cache is not None:
+        known = cache.tree(identity, tree.digest)
+        if known is not None:
+            return replace(known, version=tree.facts.version)
+    answers = _answers(tree, queries, identity, cache, progress)
+    inventory = _resolve(_collect(tree, queries, answers), queries)
+    if cache is not None:
+        cache.put_tree(identity, inventory)
+    return inventory
+
+
+def _answers(
+    tree: Tree,
+    queries: Sequence[Query],
+    identity: str,
+    cache: Cache | None,
+    progress: Progress | None,
+) -> dict[str, FileAnswer]:
+    paths = tree.python_files()
+    keys = {p: (p, tree.files[p].sha256) for p in paths}
+    answers: dict[str, FileAnswer] = {}
+    if cache is not None:
+        answers = cache.files(identity, keys)
+    fresh: dict[str, FileAnswer] = {}
+    with _collector_paused():
+        for done, path in enumerate(paths, 1):
+            if path not in answers:
+                fresh[path] = ask(Source(path, tree.read(path)), queries)
+            if progress is not None:
+                progress(done, len(paths))
+    if cache is not None:
+        cache.put_files(identity, {keys[p]: a for p, a in fresh.items()})
+    return answers | fresh
+
+
+def ask(source: Source, queries: Sequence[Query]) -> FileAnswer:
+    """What one file alone answers to each query that its bytes do not rule out."""
+    wanted = [q for q in queries if q.wants(source.path, source.data)]
+    if not wanted:
+        return FileAnswer("ruled-out")
+    try:
+        _ = source.tree
+    except Unreadable as error:
+        return FileAnswer("unreadable", error.reason)
+    rows = {q.id: tuple(q.visit(source)) for q in wanted}
+    return FileAnswer("parsed", rows={name: found for name, found in rows.items() if found})
+
+
+def _collect(tree: Tree, queries: Sequence[Query], answers: Mapping[str, FileAnswer]) -> Inventory:
+    rows: dict[str, list[Row]] = {q.id: [] for q in queries}
+    for path in sorted(answers):
+        for name, found in answers[path].rows.items():
+            rows[name] += found
+    states = [a.state for a in answers.values()]
+    coverage = Coverage(
+        seen=len(tree.python_files()),
+        parsed=states.count("parsed"),
+        ruled_out=states.count("ruled-out"),
+        unreadable={p: answers[p].reason for p in sorted(answers) if answers[p].reason},
+    )
+    return Inventory(tree.facts.version, tree.digest, coverage, _sorted(rows))
+
+
+def _resolve(raw: Inventory, queries: Sequence[Query]) -> Inventory:
+    rows: dict[str, Sequence[Row]] = dict(raw.rows)
+    for query in queries:
+        if query.resolve is not None:
+            rows[query.id] = tuple(query.resolve(raw.rows[query.id], raw))
+    return replace(raw, rows=_sorted(rows))
+
+
+def _sorted(rows: Mapping[str, Sequence[Row]]) -> dict[str, tuple[Row, ...]]:
+    return {name: tuple(sorted(found, key=_place)) for name, found in rows.items()}
+
+
+def _place(row: Row) -> tuple[str, int, int, str, str]:
+    site: Site = row.site
+    return site.path, site.line, site.column, site.scope, repr(sorted(row.fields.items()))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Syntax trees hold no reference cycles: collecting while they grow only costs time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def fingerprint(queries: Sequence[Query]) -> str:
+    """Identity of the code that gives the answers: cached ones of another are not used."""
+    total = hashlib.sha256(_code_digest())
+    total.update("\0".join(q.id for q in queries).encode())
+    return total.hexdigest()
+
+
+@memo
+def _code_digest() -> bytes:
+    total = hashlib.sha256(platform.python_version().encode())
+    here = sorted(Path(__file__).parent.glob("*.py"))
+    shared = [Path(str(m.__file__)) for m in (patcher.pattern, patcher.source)]
+    for path in [*here, *shared]:
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.digest()
