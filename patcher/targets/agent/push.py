@@ -1,0 +1,418 @@
+"""Requests ``push`` and ``rollback``.
+
+Everything up to the record ``committing`` leaves the tree alone and is thrown away on failure.
+From there on a failure goes back by itself, and a crash is finished by the next request.
+"""
+
+import contextlib
+import errno
+import os
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, NoReturn, Tuple
+
+from . import check, disk, procs, swap
+from .faults import pt
+from .frames import AgentError
+from .journal import BEGIN, COMMITTED, COMMITTING, CONFLICT, FORMAT, REPLACE, ROLLING_BACK, Op
+from .state import NAME, State, Transaction, owner
+
+_NO_LINK = (errno.EMLINK, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Critical:
+    """While this is entered, a signal that would end the agent waits until it is left."""
+
+    active = False
+    pending = False
+
+    def __enter__(self) -> None:
+        Critical.active = True
+
+    def __exit__(self, *_: Any) -> None:
+        Critical.active = False
+        if Critical.pending:
+            raise SystemExit(1)
+
+    @classmethod
+    def signal(cls, _number: int, _stack: Any) -> None:
+        """Handle SIGTERM, SIGINT and SIGHUP."""
+        if not cls.active:
+            raise SystemExit(1)
+        cls.pending = True
+
+
+def refused(error: OSError) -> AgentError:
+    """Turn a failed system call from before the commit into an answer."""
+    text = "{}: {}".format(error.filename or "the file system", error.strerror or error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return AgentError("space", text)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return AgentError("unwritable", text, paths=[])
+    return AgentError("io", text)
+
+
+def _xattrs(source: int, target: int) -> List[str]:
+    """Copy extended attributes (``xattr(7)``); return those that may not be set."""
+    refused_names = []
+    try:
+        names = os.listxattr(source)
+    except OSError as error:
+        if error.errno in (errno.ENOTSUP, errno.EOPNOTSUPP):
+            return []
+        raise
+    for name in names:
+        value = os.getxattr(source, name)
+        pt("setxattr " + name)
+        try:
+            os.setxattr(target, name, value)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP):
+                raise
+            refused_names.append(name)
+    return refused_names
+
+
+class _Staging(NamedTuple):
+    tree: disk.Tree
+    txn: Transaction
+    notes: List[str]
+
+    def _like(self, fd: int, source: int, path: str) -> os.stat_result:
+        """Give the open file ``fd`` owner, attributes and mode of the open file ``source``."""
+        status = os.fstat(source)
+        disk.give(fd, status)
+        for name in _xattrs(source, fd):
+            self.notes.append(f"{path}: attribute {name} could not be kept")
+        pt("chmod")
+        os.fchmod(fd, status.st_mode & 0o7777)
+        return status
+
+    def stage(self, number: str, op: Op, content: bytes) -> None:
+        """Write one new file beside the tree, complete and durable."""
+        parent, name = self._place(op.path)
+        pt("create new " + number)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(number, flags, 0o600, dir_fd=self.txn.new)
+        try:
+            disk.write(fd, content, "new " + number)
+            if op.kind == REPLACE:
+                source = disk.open_regular(name, parent)
+                try:
+                    before = self._like(fd, source, op.path)
+                finally:
+                    os.close(source)
+                # A pyc is matched by size and whole seconds: never let old and new agree on both.
+                if int(os.fstat(fd).st_mtime) == int(before.st_mtime):
+                    stamp = before.st_mtime_ns + 2 * 10**9
+                    pt("utime")
+                    os.utime(fd, ns=(stamp, stamp))
+            else:
+                disk.give(fd, os.fstat(parent))
+                pt("chmod")
+                os.fchmod(fd, op.mode)
+            disk.fsync(fd, "new " + number)
+        finally:
+            os.close(fd)
+        if disk.sha256(number, self.txn.new) != op.new:
+            raise AgentError("io", f"{op.path} does not read back as it was written")
+
+    def _place(self, path: str) -> Tuple[int, str]:
+        """Return the nearest directory of ``path`` that exists, and the file's name."""
+        folder, _, name = path.rpartition("/")
+        while self.tree.lstat(folder) is None:
+            folder = folder.rpartition("/")[0]
+        return self.tree.directory(folder), name
+
+    def keep(self, number: str, op: Op) -> bool:
+        """Keep the original: a hard link, or a copy where links are not to be had (True)."""
+        fd, name = self.tree.at(op.path)
+        try:
+            disk.link(name, number, fd, self.txn.old)
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+        source = disk.open_regular(name, fd)
+        try:
+            pt("create old " + number)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            copy = os.open(number, flags, 0o600, dir_fd=self.txn.old)
+            try:
+                disk.write(copy, disk.read(name, fd), "old " + number)
+                status = self._like(copy, source, op.path)
+                pt("utime")
+                os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+                disk.fsync(copy, "old " + number)
+            finally:
+                os.close(copy)
+        finally:
+            os.close(source)
+        return True
+
+
+def _prepare(tree: disk.Tree, txn: Transaction, contents: Mapping[str, bytes]) -> List[str]:
+    """Stage and keep every file, then say that the commit begins."""
+    staging = _Staging(tree, txn, [])
+    ops = txn.journal.ops
+    for number, op in enumerate(ops):
+        if op.new:
+            staging.stage(str(number), op, contents[op.new])
+    copies = [str(n) for n, op in enumerate(ops) if op.old and staging.keep(str(n), op)]
+    disk.fsync(txn.new, "new")
+    disk.fsync(txn.old, "old")
+    drift = []
+    for number, op in enumerate(ops):
+        found = disk.sha256(str(number), txn.old) if op.old else tree.sha256(op.path)
+        if found != op.old:
+            drift.append({"path": op.path, "expected": op.old or "absent", "found": found})
+    if drift:
+        raise AgentError("drift", f"{len(drift)} files changed just now", files=drift)
+    txn.mark(COMMITTING, copies=copies)
+    return staging.notes
+
+
+def _stuck(txn: Transaction, error: OSError) -> AgentError:
+    return AgentError(
+        "stuck",
+        f"push {txn.id} stopped in state {txn.journal.state}: {error}",
+        id=txn.id,
+        state=txn.journal.state,
+    )
+
+
+def _back(tree: disk.Tree, txn: Transaction, keep: List[str]) -> List[Dict[str, Any]]:
+    """Go back; one error (a full disk, say) is tried again before we give up."""
+    try:
+        return swap.backward(tree, txn, keep)
+    except OSError:
+        try:
+            return swap.backward(tree, txn, keep)
+        except OSError as error:
+            raise _stuck(txn, error) from error
+
+
+def _tidy(txn: Transaction, kept: bool, notes: List[str]) -> None:
+    try:
+        swap.clean(txn, kept)
+    except OSError as error:  # the commit stands; the next request tidies up
+        notes.append(f"leftovers in .ddpatch: {error}")
+
+
+def _undo_commit(tree: disk.Tree, txn: Transaction, cause: Exception) -> NoReturn:
+    row = cause.row if isinstance(cause, swap.ConflictError) else {"error": str(cause)}
+    # Where the journal cannot grow we go back all the same: recovery would then find its way
+    # forward blocked by the files that are old again, and end up where we do.
+    with contextlib.suppress(OSError):
+        txn.mark(ROLLING_BACK, why=row, keep=[])
+    left = _back(tree, txn, [])
+    if left:
+        raise AgentError(
+            "stuck",
+            "files were in the way of going back",
+            id=txn.id,
+            state=CONFLICT,
+            conflicts=left,
+        )
+    _tidy(txn, False, [])
+    if isinstance(cause, swap.ConflictError):
+        message = "{path} changed during the commit".format(**row)
+    else:
+        message = f"the commit failed: {cause}"
+    raise AgentError("undone", message, id=txn.id, why=row)
+
+
+def _run(
+    state: State,
+    tree: disk.Tree,
+    ready: check.Ready,
+    request: Dict[str, Any],
+    contents: Mapping[str, bytes],
+) -> Dict[str, Any]:
+    begin: Dict[str, Any] = {
+        "is": BEGIN,
+        "format": FORMAT,
+        "set": request["set"],
+        "set_version": request["set_version"],
+        "owner": owner(state.client),
+        "ops": [list(op) for op in ready.ops],
+        "dirs": ready.dirs,
+    }
+    try:
+        txn = state.begin(begin)
+    except OSError as error:
+        raise refused(error) from error
+    try:
+        try:
+            notes = _prepare(tree, txn, contents)
+        except (OSError, AgentError) as error:
+            answer = refused(error) if isinstance(error, OSError) else error
+            try:
+                state.discard(txn)
+            except OSError as second:
+                raise AgentError(
+                    "stuck",
+                    f"{answer.message}; and push {txn.id} could not be discarded: {second}",
+                    id=txn.id,
+                    state=BEGIN,
+                ) from second
+            raise answer from error
+        try:
+            swap.forward(tree, txn)
+        except (OSError, AgentError, swap.ConflictError) as error:
+            _undo_commit(tree, txn, error)
+        _tidy(txn, True, notes)
+        return {"id": txn.id, "notes": notes}
+    finally:
+        txn.close()
+
+
+def recover(tree: disk.Tree, state: State) -> List[Dict[str, Any]]:
+    """Finish or undo what a crash has left; a failure of that is an answer, too."""
+    try:
+        return swap.recover(tree, state)
+    except OSError as error:
+        raise AgentError(
+            "stuck", f"an interrupted push could not be settled: {error}", state="recovery"
+        ) from error
+
+
+def _importers(request: Dict[str, Any], found: List[Dict[str, Any]]) -> None:
+    young = [row for row in found if row["importing"]]
+    if young and not request["allow_running"]:
+        raise AgentError("importers", "processes may be importing this package", processes=young)
+
+
+def push(request: Dict[str, Any], contents: Mapping[str, bytes]) -> Dict[str, Any]:
+    """Answer ``push``; with ``dry_run`` nothing is written."""
+    tree = disk.Tree(request["root"])
+    try:
+        return _push(tree, request, contents)
+    finally:
+        tree.close()
+
+
+def _push(
+    tree: disk.Tree, request: Dict[str, Any], contents: Mapping[str, bytes]
+) -> Dict[str, Any]:
+    ops = check.parse_ops(request, contents)
+    processes, hidden = procs.running(request["root"])
+    answer = {
+        "outcome": "dry-run",
+        "id": "",
+        "processes": processes,
+        "hidden": hidden,
+        "recovered": [],
+        "notes": [],
+    }
+
+    def inspect(state_exists: bool) -> check.Ready:
+        ready = check.preflight(tree, ops, state_exists)
+        answer.update(need=ready.need, free=ready.free)
+        if ready.done:
+            answer["outcome"] = "nothing-to-do"
+        else:
+            check.verify(tree, ops, contents, request["imports"])
+        return ready
+
+    exists = disk.lstat(NAME, tree.fd) is not None
+    if request["dry_run"]:
+        if exists:
+            _refuse_unfinished(tree, request)
+        inspect(exists)
+        return answer
+    if not exists and inspect(False).done:
+        return answer
+    _importers(request, processes)
+    with Critical(), opened(tree, request, create=True) as state:
+        answer["recovered"] = recover(tree, state)
+        swap.refuse_unfinished(state)
+        ready = inspect(True)
+        if not ready.done:
+            answer.update(_run(state, tree, ready, request, contents))
+            answer["outcome"] = "pushed"
+    return answer
+
+
+@contextlib.contextmanager
+def opened(tree: disk.Tree, request: Dict[str, Any], create: bool) -> Iterator[State]:
+    """Hold the lock of the state directory."""
+    try:
+        state = State.open(request["root"], tree.fd, request["client"], create)
+    except FileNotFoundError:
+        raise AgentError("no-push", "ddpatch has never pushed here") from None
+    except OSError as error:
+        raise refused(error) from error
+    try:
+        with state:
+            yield state
+    finally:
+        state.close()
+
+
+def _refuse_unfinished(tree: disk.Tree, request: Dict[str, Any]) -> None:
+    with opened(tree, request, create=False) as state:
+        swap.refuse_unfinished(state)
+        for name in state.ids():
+            txn = state.load(name)
+            found = txn.journal.state
+            txn.close()
+            if found in (BEGIN, COMMITTING, ROLLING_BACK):
+                raise AgentError("unfinished", f"push {name} was cut in state {found}", id=name)
+
+
+def rollback(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Answer ``rollback``: undo the newest push that stands.
+
+    With a file in the way nothing is changed at all, unless ``keep`` names it.
+    """
+    tree = disk.Tree(request["root"])
+    try:
+        with Critical(), opened(tree, request, create=False) as state:
+            return _rollback(tree, state, request)
+    finally:
+        tree.close()
+
+
+def _newest(state: State) -> Transaction:
+    for name in reversed(state.ids()):
+        txn = state.load(name)
+        if txn.journal.state in (COMMITTED, CONFLICT):
+            return txn
+        txn.close()
+    raise AgentError("no-push", "there is no push to undo")
+
+
+def _rollback(tree: disk.Tree, state: State, request: Dict[str, Any]) -> Dict[str, Any]:
+    recovered = recover(tree, state)
+    txn = _newest(state)
+    try:
+        txn.open_files()
+        ops = txn.journal.ops
+        blocked = swap.blockers(tree, txn, request["keep"])
+        if blocked:
+            raise AgentError("in-the-way", f"{len(blocked)} files are not ours", conflicts=blocked)
+        check.writable(tree, ops, True)
+        processes, hidden = procs.running(request["root"])
+        answer: Dict[str, Any] = {
+            "id": txn.id,
+            "files": [op.path for op in reversed(ops)],
+            "processes": processes,
+            "hidden": hidden,
+            "recovered": recovered,
+            "notes": [],
+        }
+        if request["dry_run"]:
+            return answer
+        _importers(request, processes)
+        try:
+            txn.mark(ROLLING_BACK, keep=request["keep"], owner=owner(state.client))
+        except OSError as error:
+            raise refused(error) from error
+        left = _back(tree, txn, request["keep"])
+        if left:
+            raise AgentError(
+                "stuck", "files got in the way", id=txn.id, state=CONFLICT, conflicts=left
+            )
+        _tidy(txn, False, answer["notes"])
+        return answer
+    finally:
+        txn.close()
