@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from inventory._syntax import (
     Function,
     bases,
-    classes,
     dotted,
     last_name,
     methods,

@@ -122,6 +122,19 @@ def _use(source: Source, node: ast.expr) -> tuple[str, str]:
         return "mapping", shown(source, around.value)
     if listed is not node:
         return "collection", _target(source, listed)
+    return _given(source, node, around)
+
+
+def _given(source: Source, node: ast.expr, around: ast.AST | None) -> tuple[str, str]:
+    """A member or name that is handed on: to a call or a name that speaks of algorithms."""
+    if isinstance(around, ast.keyword) and _ALGORITHMIC.search(around.arg or ""):
+        return "assignment", str(around.arg)
+    if isinstance(around, ast.Call) and _ALGORITHMIC.search(last_name(around)):
+        return "argument", shown(source, around.func)
+    if isinstance(around, ast.Assign | ast.AnnAssign):
+        target = _target(source, node)
+        if _ALGORITHMIC.search(target):
+            return "assignment", target
     return "reference", ""
 
 
@@ -160,7 +173,7 @@ def _widths(source: Source) -> Iterator[Row]:
         symbol = name.removeprefix("speculative_")
         holder = _operand(source, node)
         if isinstance(holder, ast.Compare):
-            yield _row(source, node, symbol, "comparison", shown(source, node), holder)
+            yield _row(source, node, symbol, "comparison", shown(source, node), shows=holder)
         elif isinstance(holder, ast.BoolOp | ast.UnaryOp | ast.stmt | ast.IfExp) and (
             context(source, node)[0] in _CONDITIONS
         ):
@@ -200,6 +213,7 @@ def _row(
     symbol: str,
     kind: str,
     subject: str,
+    *,
     shows: ast.AST | None = None,
 ) -> Row:
     word, whole = context(source, node)
@@ -319,7 +333,8 @@ QUERY = Query(
     columns={
         "symbol": "what is decided on: a predicate, member, class, or the width's name",
         "kind": "predicate-call, predicate-value, comparison, membership, isinstance, choices,"
-        " mapping, collection, construction, selection, truth, reference or definition",
+        " mapping, collection, construction, selection, truth, assignment, argument, reference or"
+        " definition",
         "family": "eagle, input-type, topk, registry, alias, none, any, several, or the one"
         " algorithm's name in lower case",
         "on": "the algorithms that the symbol names, also through other predicates",

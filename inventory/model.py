@@ -39,9 +39,9 @@ class Query:
     """A question that is asked of every release.
 
     ``prefilter`` are byte strings of which a file must contain at least one to be parsed at all,
-    unless it stands below one of ``paths``; ``visit`` yields the rows of one file (and must depend on that file alone, so that its answer
-    can be kept by content hash); ``resolve`` may then add or drop fields that need the rows of
-    all queries and files together (who imports, who calls).
+    unless its path contains one of ``paths``. ``visit`` yields the rows of one file (and must depend
+    on that file alone, so that its answer can be kept by content hash); ``resolve`` may then add
+    or drop rows and fields by what all queries and files together say (who imports, who calls).
     """
 
     id: str
@@ -56,7 +56,7 @@ class Query:
 
     def wants(self, path: str, data: bytes) -> bool:
         """Whether a file can hold an answer, by its path and bytes alone."""
-        return any(word in data for word in self.prefilter) or path.startswith(self.paths)
+        return any(w in data for w in self.prefilter) or any(p in path for p in self.paths)
 
 
 @dataclass(frozen=True, slots=True)

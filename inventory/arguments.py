@@ -1,0 +1,255 @@
+"""Every ``speculative_*`` argument: declared, offered, derived, validated, read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from inventory._syntax import last_name, one_line, shown
+from inventory.model import Case, Inventory, Query, Row, Value
+from patcher.pattern import Match, Pattern
+from patcher.source import Source
+
+_NAME = r"speculative_\w+"
+_FLAG = r"""["']--speculative-[\w-]+["']"""
+_FIELD = Pattern("$NAME: $TYPE", where={"NAME": _NAME})
+_OPTION = Pattern("$PARSER.add_argument($FLAG, $...REST)", where={"FLAG": _FLAG})
+_CHOICES = Pattern("$PARSER.add_argument($FLAG, choices=$CHOICES, $...REST)", where={"FLAG": _FLAG})
+_FIELD_CHOICES = Pattern("Arg(choices=$CHOICES, $...REST)")
+_LITERAL = Pattern("Literal[$CHOICES]")
+_RAISE = Pattern("raise $ERROR")
+_SETTERS = ("declare_resolution", "declare_direct_writes", "override", "setattr")
+_HOLDERS = re.compile(r"self|cfg|config|spec|\w*args")
+_MENTIONED = re.compile(r"--(speculative-[\w-]*\w)|\b(speculative_\w*[a-z])\b")
+_ALGORITHM = "speculative_algorithm"
+
+
+def visit(source: Source) -> Iterator[Row]:
+    """All uses of the arguments in one file."""
+    yield from _declarations(source)
+    for match in _OPTION.find(source):
+        flags = [ast.literal_eval(match.text("FLAG"))]
+        rest = (a for a in match.bindings["REST"] if isinstance(a, ast.Constant))
+        flags += [str(a.value) for a in rest]
+        yield _row(source, match.node, flags[0], "option", ", ".join(flags))
+    for match in _CHOICES.find(source):
+        yield _choices(source, match, ast.literal_eval(match.text("FLAG")))
+    yield from _derivations(source)
+    yield from _validations(source)
+    for node in source.nodes(ast.Attribute):
+        assert isinstance(node, ast.Attribute)
+        if re.fullmatch(_NAME, node.attr) and isinstance(node.ctx, ast.Load):
+            yield _row(source, node, node.attr, "read", shown(source, node))
+
+
+def _declarations(source: Source) -> Iterator[Row]:
+    for match in _FIELD.find(source):
+        field = match.node
+        assert isinstance(field, ast.AnnAssign)
+        owner = source.parent(field)
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        name = match.text("NAME")
+        default = shown(source, field.value)
+        yield _row(source, field, name, "declaration", default, kind=match.text("TYPE"))
+        for pattern in (_FIELD_CHOICES, _LITERAL):
+            for found in pattern.find(source):
+                if field in source.ancestors(found.node):
+                    yield _choices(source, found, name)
+
+
+def _choices(source: Source, match: Match, name: str) -> Row:
+    node = match.bound("CHOICES")
+    items = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]
+    named = tuple(
+        i.value for i in items if isinstance(i, ast.Constant) and isinstance(i.value, str)
+    )
+    return _row(source, node, name, "choices", match.text("CHOICES"), choices=named)
+
+
+def _derivations(source: Source) -> Iterator[Row]:
+    for node in source.nodes(ast.Assign, ast.AugAssign, ast.AnnAssign):
+        assert isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in [t for outer in targets for t in getattr(outer, "elts", [outer])]:
+            if not isinstance(target, ast.Attribute) or not re.fullmatch(_NAME, target.attr):
+                continue
+            if _HOLDERS.fullmatch(last_name(target.value)):
+                value = shown(source, node.value)
+                holder = last_name(target.value)
+                yield _row(source, target, target.attr, "derivation", value, holder=holder)
+    for call in source.nodes(ast.Call):
+        assert isinstance(call, ast.Call)
+        if last_name(call) in _SETTERS:
+            for keyword in call.keywords:
+                if keyword.arg and re.fullmatch(_NAME, keyword.arg):
+                    value = shown(source, keyword.value)
+                    holder = last_name(call)
+                    yield _row(source, keyword, keyword.arg, "derivation", value, holder=holder)
+
+
+def _validations(source: Source) -> Iterator[Row]:
+    """Raises and asserts that a condition or the message ties to an argument."""
+    for match in _RAISE.find(source):
+        tests = _conditions(source, match.node)
+        yield from _validation(source, match.node, " and ".join(tests), match.text("ERROR"))
+    for node in source.nodes(ast.Assert):
+        assert isinstance(node, ast.Assert)
+        message = "" if node.msg is None else source.text(node.msg)
+        yield from _validation(source, node, shown(source, node.test), message)
+
+
+def _validation(source: Source, node: ast.AST, test: str, message: str) -> Iterator[Row]:
+    found = {a or b for a, b in _MENTIONED.findall(f"{test} {message}")}
+    names = {n.replace("-", "_") for n in found}
+    if not names and "speculative decoding" in message:
+        names = {_ALGORITHM}
+    for name in sorted(names - {"speculative_decoding"}):
+        yield _row(source, node, name, "validation", message, test=test)
+
+
+def _conditions(source: Source, node: ast.AST) -> list[str]:
+    """The conditions that hold where a statement stands, outermost first."""
+    found: list[str] = []
+    inner = node
+    for around in source.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            break
+        if isinstance(around, ast.If) and inner in around.body:
+            found.append(shown(source, around.test))
+        inner = around
+    return found[::-1]
+
+
+def _row(
+    source: Source,
+    node: ast.AST,
+    name: str,
+    role: str,
+    value: str,
+    *,
+    kind: str = "",
+    choices: tuple[str, ...] = (),
+    test: str = "",
+    holder: str = "",
+) -> Row:
+    fields: dict[str, Value] = {
+        "argument": name.removeprefix("--").replace("-", "_"),
+        "role": role,
+        "value": one_line(value),
+        "type": one_line(kind),
+        "choices": choices,
+        "test": test,
+        "holder": holder,
+    }
+    return Row(source.site(node), fields)
+
+
+def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
+    """Keep assignments to ``self`` only in classes that declare arguments."""
+    owners = {(r.site.path, r.site.scope) for r in rows if r.fields["role"] == "declaration"}
+    declared = {r.fields["argument"] for r in rows if r.fields["role"] in ("declaration", "option")}
+    for row in rows:
+        role = row.fields["role"]
+        if role == "derivation" and row.fields["holder"] == "self":
+            place = row.site.path, row.site.scope.split(".")[0]
+            if place not in owners:
+                continue
+        if role != "validation" or row.fields["argument"] in declared or not declared:
+            yield row
+
+
+_OLD = Case(
+    "a dataclass field, its option with choices, a derivation and a validation",
+    {
+        "sglang/srt/server_args.py": """\
+@dataclass
+class ServerArgs:
+    speculative_algorithm: Optional[str] = None
+
+    def _handle(self):
+        if self.speculative_algorithm == "NEXTN":
+            self.speculative_algorithm = "EAGLE"
+        if self.speculative_algorithm == "DFLASH":
+            if self.pp_size != 1:
+                raise ValueError("pipelines are not supported")
+
+    @staticmethod
+    def add_cli_args(parser):
+        parser.add_argument(
+            "--speculative-algorithm", "--algo", type=str, choices=["DFLASH", "EAGLE"]
+        )
+
+class Worker:
+    def __init__(self, server_args):
+        self.speculative_algorithm = server_args.other
+""",
+    },
+    (
+        {
+            "argument": "speculative_algorithm",
+            "role": "declaration",
+            "value": "None",
+            "type": "Optional[str]",
+            "line": 3,
+            "scope": "ServerArgs",
+        },
+        {"role": "read", "value": "self.speculative_algorithm", "line": 6},
+        {"role": "derivation", "value": '"EAGLE"', "line": 7, "holder": "self"},
+        {"role": "read", "line": 8},
+        {
+            "role": "validation",
+            "argument": "speculative_algorithm",
+            "line": 10,
+            "test": 'self.speculative_algorithm == "DFLASH" and self.pp_size != 1',
+        },
+        {"role": "option", "value": "--speculative-algorithm, --algo", "line": 14},
+        {"role": "choices", "choices": ("DFLASH", "EAGLE"), "line": 15},
+    ),
+)
+_NEW = Case(
+    "an annotated field of a struct, declared resolutions, and a message that names the option",
+    {
+        "sglang/srt/fields.py": """\
+class Spec(msgspec.Struct):
+    speculative_eagle_topk: A[Optional[int], Arg(help="width", choices=WIDTHS)] = None
+    speculative_mode: A[Literal["ar", "rs"], "how"] = "ar"
+
+def handle(server_args, cfg):
+    declare_resolution(server_args, "handle", speculative_eagle_topk=1)
+    cfg.speculative_mode = "rs"
+    if broken:
+        raise ValueError("--speculative-mode is needed")
+""",
+    },
+    (
+        {"role": "declaration", "argument": "speculative_eagle_topk", "value": "None"},
+        {"role": "choices", "argument": "speculative_eagle_topk", "value": "WIDTHS"},
+        {"role": "declaration", "argument": "speculative_mode", "value": '"ar"'},
+        {"role": "choices", "argument": "speculative_mode", "choices": ("ar", "rs")},
+        {"role": "derivation", "value": "1", "holder": "declare_resolution", "line": 6},
+        {"role": "derivation", "value": '"rs"', "holder": "cfg"},
+        {"role": "validation", "argument": "speculative_mode", "test": "broken", "line": 9},
+    ),
+)
+
+QUERY = Query(
+    id="arguments",
+    title="Speculative arguments",
+    why="A new algorithm's name and sizes must get through the command line, the derivation of"
+    " defaults and the validation of each release.",
+    columns={
+        "argument": "the field's name",
+        "role": "declaration, option, choices, derivation, validation or read",
+        "value": "the default, flags, choices, assigned value, error or expression",
+        "type": "annotation of a declaration",
+        "choices": "literal choices; empty where a name stands for them",
+        "test": "the conditions under which a validation fails, outermost first",
+        "holder": "what a derived value is assigned to",
+    },
+    prefilter=(b"speculative_", b"--speculative-"),
+    visit=visit,
+    resolve=resolve,
+    cases=(_OLD, _NEW),
+)

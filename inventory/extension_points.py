@@ -1,0 +1,244 @@
+"""Where outside code may add something, what that reaches, and whether an algorithm can use it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from inventory._syntax import last_name, shown
+from inventory.algorithms import ENUM
+from inventory.model import Case, Inventory, Query, Row, Value
+from patcher.pattern import Pattern
+from patcher.source import Source
+
+_ADDER = r"add_\w+_choices"
+_FUNCTION = Pattern("def $NAME($ITEMS): $LIST.extend($ITEMS)", where={"NAME": _ADDER})
+_ALIAS = Pattern("$NAME = $LIST.extend", where={"NAME": _ADDER})
+_OPTION = Pattern("$PARSER.add_argument($FLAG, choices=$LIST, $...REST)")
+_FIELD = Pattern("$NAME: $TYPE")
+_FIELD_CHOICES = Pattern("Arg(choices=$LIST, $...REST)")
+_GROUP = Pattern("$NAME = $GROUP", where={"NAME": r"\w*PLUGINS?_GROUP", "GROUP": r"""["'].*["']"""})
+_LOADER = Pattern("def $NAME($...PARAMS): $...BODY", where={"NAME": r"load_\w*plugins"})
+_HOOKS = Pattern("class HookRegistry: $...BODY")
+_REGISTER = Pattern("def register($...PARAMS): $...BODY")
+_PLATFORM = Pattern(
+    "def $NAME($...PARAMS): $...BODY", where={"NAME": r"get_speculative_worker_cls"}
+)
+_OPTION_OF_ALGORITHM = "--speculative-algorithm"
+
+
+def visit(source: Source) -> Iterator[Row]:
+    """The points themselves; what refers to them, and which options use which list."""
+    for pattern in (_FUNCTION, _ALIAS):
+        for match in pattern.find(source):
+            name, extends = match.text("NAME"), match.text("LIST")
+            yield _row(source, match.node, "choices", name, extends)
+    for match in _GROUP.find(source):
+        group = str(ast.literal_eval(match.text("GROUP")))
+        yield _row(source, match.node, "entry-points", match.text("NAME"), group)
+    for match in _LOADER.find(source, ""):
+        yield _row(source, match.node, "plugin-loader", match.text("NAME"), "")
+    for match in _HOOKS.find(source):
+        yield _row(source, match.node, "hooks", "HookRegistry", "any function, method or class")
+    for match in _REGISTER.find(source, ENUM):
+        yield _row(source, match.node, "registry", f"{ENUM}.register", ENUM)
+    for match in _PLATFORM.find(source):
+        extends = f"the worker of every {ENUM} member"
+        yield _row(source, match.node, "platform", match.text("NAME"), extends)
+    yield from _references(source)
+    yield from _lists(source)
+
+
+def _references(source: Source) -> Iterator[Row]:
+    for node in source.nodes(ast.Call):
+        assert isinstance(node, ast.Call)
+        name = last_name(node)
+        if name == "register" and isinstance(node.func, ast.Attribute):
+            name = f"{last_name(node.func.value)}.register"
+        elif name == "apply_hooks":
+            name = "HookRegistry"
+        if _called(name):
+            yield _row(source, node, "call", name, "")
+        for item in [*node.args, *(k.value for k in node.keywords)]:
+            if isinstance(item, ast.Name) and item.id.endswith("_GROUP"):
+                yield _row(source, item, "call", item.id, "")
+
+
+def _called(name: str) -> bool:
+    adds = name.startswith("add_") and name.endswith("_choices")
+    loads = name.startswith("load_") and "plugins" in name
+    return adds or loads or name in ("HookRegistry", f"{ENUM}.register", _PLATFORM.where["NAME"])
+
+
+def _lists(source: Source) -> Iterator[Row]:
+    for match in _OPTION.find(source):
+        flag = match.bound("FLAG")
+        if isinstance(flag, ast.Constant):
+            yield _row(source, match.node, "used", str(flag.value), match.text("LIST"))
+    for match in _FIELD_CHOICES.find(source):
+        field = source.statement(match.node)
+        if isinstance(field, ast.AnnAssign):
+            flag_text = "--" + shown(source, field.target).replace("_", "-")
+            yield _row(source, match.node, "used", flag_text, match.text("LIST"))
+
+
+def _row(source: Source, node: ast.AST, kind: str, name: str, extends: str) -> Row:
+    fields: dict[str, Value] = {
+        "kind": kind,
+        "name": name,
+        "extends": extends,
+        "options": (),
+        "callers": (),
+        "carries": "",
+        "because": "",
+    }
+    return Row(source.site(node), fields)
+
+
+def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
+    """Tie the points to their callers and options, and judge each."""
+    for row in rows:
+        kind, name = row.fields["kind"], row.fields["name"]
+        if kind in ("call", "used"):
+            continue
+        callers = tuple(
+            dict.fromkeys(
+                f"{r.site.path}:{r.site.line}"
+                for r in rows
+                if r.fields["kind"] == "call" and r.fields["name"] == name
+            )
+        )
+        options = tuple(
+            sorted(
+                {
+                    str(r.fields["name"])
+                    for r in rows
+                    if r.fields["kind"] == "used" and r.fields["extends"] == row.fields["extends"]
+                }
+            )
+        )
+        carries, because = _judge(str(kind), str(row.fields["extends"]), options)
+        fields = {"options": options, "callers": callers, "carries": carries, "because": because}
+        yield Row(row.site, {**row.fields, **fields})
+
+
+def _judge(kind: str, extends: str, options: Sequence[str]) -> tuple[str, str]:
+    if kind == "registry":
+        return "yes", f"a name registered here is found by {ENUM}.from_string"
+    if kind == "platform":
+        return "indirectly", "replaces the worker of an algorithm that exists, names no new one"
+    if kind in ("hooks", "entry-points", "plugin-loader"):
+        return "indirectly", "runs outside code, which may wrap or replace functions"
+    if _OPTION_OF_ALGORITHM in options:
+        return "yes", f"{extends} holds the choices of {_OPTION_OF_ALGORITHM}"
+    used = ", ".join(options) or "no option"
+    return "no", f"{extends} holds the choices of {used}, not of {_OPTION_OF_ALGORITHM}"
+
+
+_FUNCTIONS = Case(
+    "functions that extend lists of choices: one of another option, one of the algorithm's",
+    {
+        "sglang/srt/server_args.py": """\
+def add_load_format_choices(choices):
+    LOAD_FORMATS.extend(choices)
+
+def add_algorithm_choices(choices):
+    ALGORITHMS.extend(choices)
+
+def add_cli_args(parser):
+    parser.add_argument("--load-format", type=str, choices=LOAD_FORMATS)
+    parser.add_argument("--speculative-algorithm", choices=ALGORITHMS)
+""",
+        "sglang/srt/other.py": "add_load_format_choices(['x'])\n",
+    },
+    (
+        {
+            "name": "add_load_format_choices",
+            "extends": "LOAD_FORMATS",
+            "options": ("--load-format",),
+            "callers": ("sglang/srt/other.py:1",),
+            "carries": "no",
+            "line": 1,
+        },
+        {"name": "add_algorithm_choices", "callers": (), "carries": "yes", "line": 4},
+    ),
+)
+_ALIASES = Case(
+    "assignments that extend lists, with options declared by annotations",
+    {
+        "sglang/srt/choices.py": "add_backend_choices = BACKENDS.extend\n",
+        "sglang/srt/args.py": """\
+class ServerArgs:
+    attention_backend: A[str, Arg(choices=BACKENDS, help="which")] = "a"
+""",
+    },
+    (
+        {
+            "name": "add_backend_choices",
+            "options": ("--attention-backend",),
+            "carries": "no",
+            "because": "BACKENDS holds the choices of --attention-backend, not of"
+            " --speculative-algorithm",
+        },
+    ),
+)
+_PLUGINS = Case(
+    "entry points, their loader, hooks, and the registry of algorithms",
+    {
+        "sglang/srt/plugins.py": """\
+PLUGINS_GROUP = "sglang.srt.plugins"
+
+class HookRegistry:
+    def apply_hooks(cls): ...
+
+def load_plugins():
+    load_plugins_by_group(PLUGINS_GROUP)
+    HookRegistry.apply_hooks()
+""",
+        "sglang/srt/spec.py": """\
+class SpeculativeAlgorithm(Enum):
+    @classmethod
+    def register(cls, name): ...
+""",
+    },
+    (
+        {
+            "kind": "entry-points",
+            "extends": "sglang.srt.plugins",
+            "callers": ("sglang/srt/plugins.py:7",),
+        },
+        {"kind": "hooks", "carries": "indirectly", "callers": ("sglang/srt/plugins.py:8",)},
+        {"kind": "plugin-loader", "name": "load_plugins", "callers": ()},
+        {"kind": "registry", "name": "SpeculativeAlgorithm.register", "carries": "yes"},
+    ),
+)
+
+QUERY = Query(
+    id="extension_points",
+    title="Extension points",
+    why="Most hooks for outside code extend a list that has nothing to do with speculative"
+    " algorithms; only what carries one can replace an edit.",
+    columns={
+        "kind": "choices, entry-points, plugin-loader, hooks, registry or platform",
+        "name": "what outside code calls or provides",
+        "extends": "the list, group or class that grows",
+        "options": "the command line options whose choices that list is",
+        "callers": "places in this tree that use it",
+        "carries": "whether it can carry a speculative algorithm: yes, no or indirectly",
+        "because": "the fact behind that",
+    },
+    prefilter=(
+        b"_choices",
+        b"choices=",
+        b"PLUGINS_GROUP",
+        b"PLUGIN_GROUP",
+        b"plugins(",
+        b"plugins_by_group",
+        b"HookRegistry",
+        ENUM.encode(),
+        b"speculative_worker_cls",
+    ),
+    visit=visit,
+    resolve=resolve,
+    cases=(_FUNCTIONS, _ALIASES, _PLUGINS),
+)
