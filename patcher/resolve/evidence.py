@@ -1,0 +1,125 @@
+"""Searches of the whole tree, made only before something would be reported.
+
+They answer what a class alone cannot: does a subclass have the attribute, does other code set it
+from outside, where did a name move to. All of them filter on bytes before anything is parsed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from patcher.model import Candidate, Site
+from patcher.resolve.classes import ClassInfo
+from patcher.resolve.infer import Inference
+from patcher.resolve.program import Module
+from patcher.resolve.references import scope_at
+from patcher.resolve.values import ClassValue, InstanceValue
+
+_CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
+
+
+class Evidence:
+    """What the rest of the tree says about a name."""
+
+    def __init__(self, inference: Inference) -> None:
+        self.inference = inference
+        self.program = inference.program
+        self._found: dict[str, list[tuple[Module, int]]] = {}
+
+    def _derived(self, name: str) -> list[tuple[Module, int]]:
+        """The ``class`` statements that name a class as a base, with their lines."""
+        if name not in self._found:
+            word = name.encode()
+            whole = re.compile(rb"\b" + word + rb"\b")
+            self._found[name] = [
+                (module, module.source.line_at(match.start(1)))
+                for module in self.program.containing(word, b"class ")
+                for match in _CLASS.finditer(module.source.data)
+                if whole.search(match.group(2))
+            ]
+        return self._found[name]
+
+    def subclasses(self, info: ClassInfo) -> Iterator[ClassInfo]:
+        """Every class of the tree that derives from one, however far."""
+        seen = {info}
+        queue = [info]
+        while queue:
+            one = queue.pop()
+            for module, line in self._derived(one.name):
+                node = _class_on(module, line)
+                if node is None:
+                    continue
+                derived = self.inference.class_info(node, scope_at(module, node))
+                if derived not in seen and one in self.inference.lineage(derived).classes:
+                    seen.add(derived)
+                    queue.append(derived)
+                    yield derived
+
+    def some_subclass_has(self, info: ClassInfo, name: str) -> bool:
+        """Whether an object of a subclass has, or may have, an attribute."""
+        return any(
+            self.inference.attribute(InstanceValue(one, exact=True), name) is not None
+            for one in self.subclasses(info)
+        )
+
+    def set_from_outside(self, info: ClassInfo, name: str) -> Site | None:
+        """Where code that is no method of the class sets an attribute on what may be one."""
+        word = re.escape(name.encode())
+        pattern = re.compile(
+            rb"\.\s*" + word + rb"\s*(?:[-+*/|&]?=(?!=)|:|,[^()\n]*=)"
+            rb"|setattr\(\s*[\w.]+\s*,\s*[\"']" + word + rb"[\"']"
+        )
+        for module, _ in self.program.matching(pattern, name.encode()):
+            if not module.readable:
+                continue
+            for node in ast.walk(module.scope.node):
+                receiver = _written(node, name)
+                if receiver is not None and self._may_be(receiver, info, module):
+                    return module.source.site(node, scope="")
+        return None
+
+    def _may_be(self, receiver: ast.expr, info: ClassInfo, module: Module) -> bool:
+        values = self.inference.evaluate(receiver, scope_at(module, receiver))
+        for value in values:
+            if not isinstance(value, InstanceValue | ClassValue):
+                return True
+            if info in self.inference.lineage(value.info).classes:
+                return True
+            if value.info in self.inference.lineage(info).classes:
+                return True
+        return not values
+
+    def defined_elsewhere(self, name: str, not_in: str) -> list[Candidate]:
+        """Where else in the tree a module-level name is defined: where it may have moved to."""
+        word = re.escape(name.encode())
+        pattern = re.compile(
+            rb"^(?:(?:async[ \t]+)?def|class)[ \t]+" + word + rb"\b|^" + word + rb"[ \t]*[:=]",
+            re.MULTILINE,
+        )
+        found = []
+        for module, line in self.program.matching(pattern, name.encode()):
+            if module.path != not_in:
+                text = module.source.lines(line, line).decode(errors="replace").strip()
+                found.append(Candidate(Site(module.path, line), 1.0, text))
+        return found
+
+
+def _class_on(module: Module, line: int) -> ast.ClassDef | None:
+    if not module.readable:
+        return None
+    for node in ast.walk(module.scope.node):
+        if isinstance(node, ast.ClassDef) and node.lineno == line:
+            return node
+    return None
+
+
+def _written(node: ast.AST, name: str) -> ast.expr | None:
+    """The receiver on which a node sets an attribute of that name."""
+    match node:
+        case ast.Attribute(attr=attr, ctx=ast.Store()) if attr == name:
+            return node.value
+        case ast.Call(func=ast.Name(id="setattr"), args=[receiver, ast.Constant(value=text), _]):
+            return receiver if text == name else None
+    return None
