@@ -79,8 +79,9 @@ class PatchSet:
     """A named, versioned collection of patches over one package.
 
     ``manifest`` is the path of the generated module by which a patched tree tells what is in it;
-    ``launch`` the command line that uses what the set brings; ``dispatch`` names the inventory
-    rows that the set's ledger must know, as a tuple of field values per query field.
+    ``launch`` the command line that uses what the set brings; ``dispatch`` says which rows of the
+    ``dispatch`` query the ledger must know: those where one of the fields has (or holds) one of
+    the values. ``shows`` are probes that the patched tree must answer with yes.
     """
 
     name: str

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -197,6 +198,7 @@ def substitute(template: str, match: Match) -> str:
 
 @lru_cache(maxsize=1024)
 def _compile(text: str) -> tuple[tuple[ast.AST, ...], tuple[str, ...], tuple[bytes, ...]]:
+    code = textwrap.dedent(text).strip()
     names: list[str] = []
     anonymous = 0
 
@@ -218,9 +220,9 @@ def _compile(text: str) -> tuple[tuple[ast.AST, ...], tuple[str, ...], tuple[byt
         return star + _MANY + name if token["many"] else _ONE + name
 
     try:
-        module = _parse(_TOKEN.sub(encode, text.strip()))
+        module = _parse(_TOKEN.sub(encode, code))
         if module is None:  # `f(k=$V, $...REST)`: Python wants a star after a keyword
-            module = ast.parse(_TOKEN.sub(lambda t: encode(t, "*"), text.strip()))
+            module = ast.parse(_TOKEN.sub(lambda t: encode(t, "*"), code))
     except SyntaxError as error:
         raise PatternError(
             f"pattern is not Python: {error.msg} in {text!r}",
@@ -449,6 +451,8 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _dump(value: Any) -> str:
+    if isinstance(value, ast.Name):
+        return value.id  # so that a parameter and its use in the body are the same
     if isinstance(value, ast.AST):
         return re.sub(r", ctx=\w+\(\)|ctx=\w+\(\)", "", ast.dump(value))
     if isinstance(value, _Parameter):

@@ -331,7 +331,7 @@ class Store:
         with self._importer() as stream:
             stream.write(b"reset %s\nfrom %s\n\n" % (branch.encode(), snapshot.oid.encode()))
             for commit in commits:
-                message = f"{commit.message}\nSet: {set_label}\nSnapshot: {snapshot.oid}\n"
+                message = f"{commit.message.rstrip()}\nSet: {set_label}\nSnapshot: {snapshot.oid}\n"
                 _commit(stream, branch, message, snapshot.time, None)
                 for path, data in sorted(commit.files.items()):
                     if data is None:
@@ -371,7 +371,7 @@ class _FastImport:
             self._process.communicate()
             return
         try:
-            _, errors = self._process.communicate(b"done\n")
+            errors = self._process.communicate(b"done\n")[1]
         except BrokenPipeError:
             errors = self._process.stderr.read() if self._process.stderr else b""
             self._process.wait()

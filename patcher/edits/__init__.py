@@ -5,7 +5,7 @@ from patcher.edits.call import WrapCall
 from patcher.edits.condition import WidenCondition
 from patcher.edits.element import AddElement, AddKeyword
 from patcher.edits.expression import ReplaceExpression
-from patcher.edits.file import AddFile, Choice, Variable
+from patcher.edits.file import AddFile, Choice, Variable, variables_from
 from patcher.edits.imports import AddImport
 from patcher.edits.member import AddField, AddMember, AddMethod
 from patcher.edits.statement import InsertAfter, InsertBefore
@@ -27,4 +27,5 @@ __all__ = [
     "Variable",
     "WidenCondition",
     "WrapCall",
+    "variables_from",
 ]

@@ -134,11 +134,10 @@ def extended(
         separator = cst.Comma(whitespace_after=opening)
     else:
         separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    return [
-        *list(items[:-1]),
-        last.with_changes(comma=separator),
-        new.with_changes(comma=last.comma),
-    ]
+    longer = items[:-1]
+    longer.append(last.with_changes(comma=separator))
+    longer.append(new.with_changes(comma=last.comma))
+    return longer
 
 
 def _wrong_kind(match: Match, node: ast.AST, expected: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,8 +13,8 @@ from typing import Any
 import jinja2
 
 from patcher.changes import Conflict, Splice
-from patcher.model import Finding, Site
-from patcher.probe import Probe, Subject
+from patcher.model import Finding, Site, UsageError
+from patcher.probe import Probe, Shows, Subject
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,29 @@ def _load(name: str) -> str | None:
 def render(template: str, context: Mapping[str, Any], folder: Path | None = None) -> str:
     """Render a template below ``templates/``. Unknown variables raise ``jinja2.UndefinedError``."""
     return _environment(folder).get_template(template).render(**context)
+
+
+def variables_from(path: Path) -> tuple[Variable, ...]:
+    """Read variables from a TOML file of ``[[variable]]`` and ``[[variable.choice]]`` tables.
+
+    A choice names ``file``, ``pattern`` and optionally ``scope``, and the ``value`` it stands for.
+    Raises UsageError for a table that lacks one of them.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tuple(
+            Variable(
+                row["name"],
+                row["description"],
+                tuple(
+                    Choice(c["value"], Shows(c["file"], c["pattern"], c.get("scope")))
+                    for c in row["choice"]
+                ),
+            )
+            for row in document["variable"]
+        )
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise UsageError(
+            f"{path.name}: {error}",
+            next_step="give every variable a name, a description and choices",
+        ) from error

@@ -80,6 +80,20 @@ def _find(
     wanted = cst.BaseExpression if isinstance(node, ast.expr) else cst.CSTNode
     for candidate, where in positions.items():
         assert isinstance(where, CodeRange)
+        if isinstance(node, ast.Tuple) and node.elts:
+            # brackets belong to a tuple in ast, and to its surroundings in LibCST
+            first = node.elts[0]
+            begin = (
+                first.lineno - lines_before,
+                _characters(source, first.lineno, first.col_offset),
+            )
+            if (
+                isinstance(candidate, cst.Tuple)
+                and (where.start.line, where.start.column) == begin
+                and len(candidate.elements) == len(node.elts)
+            ):
+                return candidate
+            continue
         here = ((where.start.line, where.start.column), (where.end.line, where.end.column))
         if here == (start, end) and isinstance(candidate, wanted):
             return candidate

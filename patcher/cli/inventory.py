@@ -1,0 +1,142 @@
+"""``ddpatch inventory``: map the speculative-decoding code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from inventory import QUERIES
+from inventory.model import Inventory, Query, Row
+from patcher.cli.app import App, command, plural
+from patcher.model import ExitCode, Report, Table, UsageError
+
+_FOLD = 12
+_WIDE = 60
+
+
+@command("inventory", section="Look", short_help="Map the speculative-decoding code, completely.")
+@click.argument("name", metavar="[TARGET|SNAPSHOT]", required=False)
+@click.option(
+    "--query",
+    "wanted",
+    multiple=True,
+    metavar="ID",
+    help="Only this query, all of its rows (repeatable).",
+)
+@click.option("--all", "unfolded", is_flag=True, help="Show every row of every query.")
+@click.option("--list", "listing", is_flag=True, help="List the queries and what they are for.")
+def cmd(
+    app: App, name: str | None, wanted: tuple[str, ...], unfolded: bool, listing: bool
+) -> Report:
+    """Map the speculative-decoding code of a target, a snapshot or a release.
+
+    Every hit is a classified site: what it is, in which scope, what it decides on. The last line
+    proves that nothing was passed over: files seen = parsed + ruled out + unreadable. A terminal
+    folds long lists and says by how much; --json never does.
+
+    \b
+    Examples:
+      ddpatch inventory pypi:0.5.11
+      ddpatch inventory gpu1 --query dispatch
+      ddpatch inventory gpu1 --json | jq '.queries[] | select(.id=="algorithms").sites'
+    """
+    if listing:
+        return _listing()
+    queries = _chosen(wanted)
+    started = time.perf_counter()
+    ref = app.workspace.find(name)
+    found = app.workspace.subject(ref).inventory
+    seconds = time.perf_counter() - started
+    coverage = found.coverage
+    unreadable = tuple((path, reason) for path, reason in sorted(coverage.unreadable.items()))
+    return Report(
+        command="inventory",
+        exit_code=ExitCode.OK,
+        data={
+            "target": ref.target,
+            "version": found.version,
+            "digest": found.digest,
+            "coverage": coverage,
+            "queries": [_query_json(q, found.of(q.id)) for q in queries],
+        },
+        headline=f"inventory of {ref.target}: sglang {found.version}",
+        tables=(
+            *(_table(q, found.of(q.id), fold=not (wanted or unfolded)) for q in queries),
+            *([Table("unreadable", ("file", "reason"), unreadable)] if unreadable else []),
+        ),
+        next_step=_coverage(found, seconds),
+    )
+
+
+def _coverage(found: Inventory, seconds: float) -> str:
+    c = found.coverage
+    return (
+        f"coverage: {c.seen:,} files seen = {c.parsed:,} parsed + {c.ruled_out:,} ruled out by "
+        f"content + {len(c.unreadable):,} unreadable ({seconds:.1f} s)"
+    )
+
+
+def _chosen(wanted: Sequence[str]) -> list[Query]:
+    known = {q.id: q for q in QUERIES}
+    for name in wanted:
+        if name not in known:
+            raise UsageError(
+                f"there is no query {name!r}", next_step=f"one of: {', '.join(sorted(known))}"
+            )
+    return [known[name] for name in wanted] or list(QUERIES)
+
+
+def _query_json(query: Query, rows: Sequence[Row]) -> dict[str, object]:
+    return {
+        "id": query.id,
+        "title": query.title,
+        "count": len(rows),
+        "sites": [{**_site(row), **row.fields} for row in rows],
+    }
+
+
+def _site(row: Row) -> dict[str, object]:
+    site = row.site
+    return {
+        "path": site.path,
+        "line": site.line,
+        "column": site.column,
+        "end_line": site.end_line,
+        "scope": site.scope,
+    }
+
+
+def _table(query: Query, rows: Sequence[Row], *, fold: bool) -> Table:
+    columns = [c for c in query.columns if any(row.fields.get(c) for row in rows)]
+    shown = rows[:_FOLD] if fold else rows
+    return Table(
+        title=f"{query.title} · {query.id} · {plural(len(rows), 'site')}",
+        columns=("where", *columns),
+        rows=tuple(
+            (f"{_short(row.site.path)}:{row.site.line}", *(_cell(row, c) for c in columns))
+            for row in shown
+        ),
+        folded=len(rows) - len(shown),
+    )
+
+
+def _short(path: str) -> str:
+    return path.removeprefix("sglang/")
+
+
+def _cell(row: Row, column: str) -> str:
+    value = row.fields.get(column, "")
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"
+
+
+def _listing() -> Report:
+    return Report(
+        command="inventory",
+        exit_code=ExitCode.OK,
+        data={"queries": [{"id": q.id, "title": q.title, "why": q.why} for q in QUERIES]},
+        headline=f"{plural(len(QUERIES), 'query', 'queries')}",
+        tables=(Table("", ("id", "why"), tuple((q.id, q.why) for q in QUERIES)),),
+    )

@@ -1,0 +1,92 @@
+"""Put a report on the screen: JSON, plain text in a pipe, tables and colour on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from patcher.model import ExitCode, Finding, Report, Severity, Table
+from patcher.report import json as json_report
+from patcher.report import text
+
+_SHOWN_ROWS = 40
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
+
+
+def show(report: Report, *, as_json: bool) -> None:
+    """Write the report to standard output; for ``--json`` people's text goes to standard error."""
+    if as_json:
+        _write(json_report.render(report), err=False)
+        if report.exit_code is not ExitCode.OK:
+            _write(report.headline, err=True)
+        return
+    if sys.stdout.isatty():
+        _terminal(report)
+    else:
+        _write(text.render(report), err=False)
+
+
+def _write(content: str, *, err: bool) -> None:
+    click.echo(printable(content), err=err)
+
+
+def printable(content: str) -> str:
+    """Control characters and broken text from a target, made visible rather than obeyed."""
+    safe = "".join(
+        c if c in "\n\t" or c.isprintable() or c == "\u00a0" else repr(c)[1:-1] for c in content
+    )
+    return safe.encode(errors="backslashreplace").decode()
+
+
+def _terminal(report: Report) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+    good = report.exit_code is ExitCode.OK
+    console.print(Text(printable(report.headline), style="bold green" if good else "bold red"))
+    for line in report.lines:
+        console.print(Text(f"  {printable(line)}"))
+    for table in report.tables:
+        _table(console, table)
+    for finding in report.findings:
+        _finding(console, finding)
+    if report.next_step:
+        console.print(Text.assemble(("\nnext: ", "bold"), printable(report.next_step)))
+
+
+def _table(console: object, table: Table) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    assert isinstance(console, Console)
+    shown = table.rows[:_SHOWN_ROWS]
+    drawn = RichTable(
+        title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for column in table.columns:
+        drawn.add_column(column, overflow="fold")
+    for row in shown:
+        drawn.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(drawn)
+    folded = table.folded + len(table.rows) - len(shown)
+    if folded:
+        console.print(Text(f"  … and {folded} more (--json has them all)", style="dim"))
+
+
+def _finding(console: object, finding: Finding) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    assert isinstance(console, Console)
+    first, *rest = text.finding_lines(finding)
+    word, colon, message = first.partition(":")
+    style = f"bold {_COLOURS[finding.severity]}"
+    console.print()
+    console.print(Text.assemble((word + colon, style), printable(message)))
+    for line in rest:
+        console.print(Text(printable(line)))

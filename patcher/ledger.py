@@ -1,0 +1,141 @@
+"""The dispatch ledger: for every place that branches on what a set extends, what was decided.
+
+It is to a patch set what exhaustiveness checking is to a ``match``: a release with a place that
+the ledger does not know is incomplete, whatever else applies. Entries are keyed by path, qualified
+name and symbol; there are no wildcards, so that a new place cannot hide behind an old entry.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from inventory.model import Row
+from patcher.model import Finding, UsageError
+from patcher.patchset import PatchSet
+from patcher.probe import Subject
+
+_FILE = "ledger.toml"
+_KEYS = {"path", "scope", "symbols", "status", "patch", "why"}
+
+Key = tuple[str, str, str]
+"""Path, qualified name, symbol."""
+
+
+class Status(StrEnum):
+    """What was decided about a place."""
+
+    PATCHED = "patched"
+    INHERITED = "inherited"
+    NOT_NEEDED = "not-needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One decision; ``patch`` names the patch for ``patched``, ``why`` gives the reason else."""
+
+    key: Key
+    status: Status
+    patch: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All decisions of a set, by place."""
+
+    entries: Mapping[Key, Entry] = field(default_factory=dict)
+
+    def unknown(self, rows: list[Row]) -> Iterator[Row]:
+        """The rows that nobody has decided about, one per place."""
+        seen: set[Key] = set()
+        for row in rows:
+            key = key_of(row)
+            if key not in self.entries and key not in seen:
+                seen.add(key)
+                yield row
+
+
+def key_of(row: Row) -> Key:
+    """The ledger key of a dispatch row."""
+    return (row.site.path, row.site.scope, str(row.fields["symbol"]))
+
+
+def dispatch_rows(patch_set: PatchSet, subject: Subject) -> list[Row]:
+    """The rows of the ``dispatch`` query that the set's ledger has to know."""
+    return [
+        row
+        for row in subject.inventory.of("dispatch")
+        if any(_holds(row, name, values) for name, values in patch_set.dispatch.items())
+    ]
+
+
+def _holds(row: Row, name: str, values: tuple[str, ...]) -> bool:
+    found = row.fields.get(name)
+    have = found if isinstance(found, tuple) else (found,)
+    return any(value in values for value in have)
+
+
+def load_ledger(patch_set: PatchSet) -> Ledger:
+    """Read a set's ``ledger.toml``; a set without one has an empty ledger.
+
+    Raises UsageError for an unknown key or status, a patch that is not in the set, an entry
+    without a reason, or two entries for one place.
+    """
+    path = patch_set.folder / _FILE
+    if not path.is_file():
+        return Ledger()
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{_FILE} of set {patch_set.name}: {error}") from error
+    entries: dict[Key, Entry] = {}
+    patches = {p.id for p in patch_set.patches}
+    for row in document.get("site", []):
+        for entry in _entries(row, patches, patch_set.name):
+            if entry.key in entries:
+                raise _bad(patch_set.name, row, "is decided twice")
+            entries[entry.key] = entry
+    return Ledger(entries)
+
+
+def _entries(row: Mapping[str, object], patches: set[str], set_name: str) -> Iterator[Entry]:
+    if extra := set(row) - _KEYS:
+        raise _bad(set_name, row, f"has unknown keys: {', '.join(sorted(extra))}")
+    try:
+        status = Status(str(row["status"]))
+        path, scope, symbols = str(row["path"]), str(row["scope"]), row["symbols"]
+    except (KeyError, ValueError) as error:
+        raise _bad(set_name, row, f"is not complete: {error}") from error
+    patch, why = str(row.get("patch", "")), str(row.get("why", ""))
+    if status is Status.PATCHED and patch not in patches:
+        raise _bad(set_name, row, f"names patch {patch!r}, which the set does not have")
+    if status is not Status.PATCHED and not why:
+        raise _bad(set_name, row, "gives no reason")
+    assert isinstance(symbols, list)
+    for symbol in symbols:
+        yield Entry((path, scope, str(symbol)), status, patch, why)
+
+
+def _bad(set_name: str, row: Mapping[str, object], what: str) -> UsageError:
+    where = f"{row.get('path', '?')} · {row.get('scope', '?')}"
+    return UsageError(
+        f"ledger of set {set_name}: the entry for {where} {what}",
+        next_step=f"mend it in {_FILE}",
+    )
+
+
+def undecided(row: Row) -> Finding:
+    """The finding for a place that the ledger does not know."""
+    path, scope, symbol = key_of(row)
+    return Finding(
+        code="dispatch.undecided",
+        message=f"{path}:{row.site.line} ({scope}) decides on {symbol}: the ledger has no entry",
+        level="dispatch",
+        site=row.site,
+        expected="an entry: patched, inherited, or not-needed with a reason",
+        found=str(row.fields.get("test", symbol)),
+        next_step=f"decide, and add path, scope and symbol to {_FILE}",
+    )

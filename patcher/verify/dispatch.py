@@ -1,0 +1,50 @@
+"""Level ``dispatch``: no place is undecided, and the patched tree shows what the set brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from patcher.ledger import Status, dispatch_rows, key_of, undecided
+from patcher.model import Finding, Outcome
+from patcher.verify.check import Check, Context
+
+
+def _run(context: Context) -> Iterator[Finding]:
+    patch_set = context.plan.patch_set
+    rows = dispatch_rows(patch_set, context.plan.subject)
+    for row in context.ledger.unknown(rows):
+        yield undecided(row)
+    outcomes = {p.patch.id: p.outcome for p in context.plan.patches}
+    for row in rows:
+        entry = context.ledger.entries.get(key_of(row))
+        if entry and entry.status is Status.PATCHED:
+            outcome = outcomes.get(entry.patch, Outcome.BLOCKED)
+            if outcome is not Outcome.APPLIED:
+                yield Finding(
+                    code="dispatch.unpatched",
+                    message=f"{row.site} relies on patch {entry.patch}, which is {outcome} here",
+                    level="dispatch",
+                    patch=entry.patch,
+                    site=row.site,
+                    expected=f"{entry.patch} applied",
+                    found=str(outcome),
+                    next_step="give the patch a strategy for this release, or decide anew",
+                )
+    for probe in patch_set.shows:
+        if not probe.holds(context.patched_subject):
+            yield Finding(
+                code="dispatch.absent",
+                message=f"the patched tree does not show it: {probe.describe()}",
+                level="dispatch",
+                expected=probe.describe(),
+                found="it does not hold",
+                next_step="see which patch should bring it with `ddpatch apply --dry-run`",
+            )
+
+
+CHECK = Check(
+    level="dispatch",
+    rank=5,
+    proves="every dispatch site is decided, and the patched tree shows what the set brings",
+    run=_run,
+)

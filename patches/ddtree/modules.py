@@ -1,0 +1,42 @@
+"""The algorithm itself: modules of its own, rendered for what the release's code shows."""
+
+from pathlib import Path
+
+from patcher.edits import AddFile, variables_from
+from patcher.patchset import Patch, Strategy
+
+_HOME = "sglang/srt/speculative"
+_VARIABLES = variables_from(Path(__file__).parent / "context.toml")
+_MODULES = (
+    "ddtree_reference",
+    "ddtree_tree",
+    "ddtree_triton",
+    "ddtree_head",
+    "ddtree_accept",
+    "ddtree_info",
+    "ddtree_args",
+    "ddtree_worker",
+)
+
+PATCH = Patch(
+    id="modules",
+    title="Add the DDTree modules",
+    why=(
+        "Tree builder, accept walk, verify input, worker and argument handler live in files of "
+        "their own; SGLang's files only get the few lines that lead there."
+    ),
+    upstream="https://arxiv.org/abs/2604.12989",
+    strategies=(
+        Strategy(
+            id="rendered",
+            edits=tuple(
+                AddFile(
+                    path=f"{_HOME}/{name}.py",
+                    template=f"ddtree/{_HOME}/{name}.py.j2",
+                    variables=_VARIABLES,
+                )
+                for name in _MODULES
+            ),
+        ),
+    ),
+)
