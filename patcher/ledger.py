@@ -7,6 +7,7 @@ name and symbol; there are no wildcards, so that a new place cannot hide behind 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -68,14 +69,18 @@ def dispatch_rows(patch_set: PatchSet, subject: Subject) -> list[Row]:
     return [
         row
         for row in subject.inventory.of("dispatch")
-        if any(_holds(row, name, values) for name, values in patch_set.dispatch.items())
+        if any(_falls_under(row, rule) for rule in patch_set.dispatch)
     ]
 
 
-def _holds(row: Row, name: str, values: tuple[str, ...]) -> bool:
-    found = row.fields.get(name)
-    have = found if isinstance(found, tuple) else (found,)
-    return any(value in values for value in have)
+def _falls_under(row: Row, rule: Mapping[str, str]) -> bool:
+    fields = {"path": row.site.path, "scope": row.site.scope, **row.fields}
+    return all(_matches(fields.get(name), pattern) for name, pattern in rule.items())
+
+
+def _matches(value: object, pattern: str) -> bool:
+    parts = value if isinstance(value, tuple) else (value,)
+    return any(re.fullmatch(pattern, str(part)) for part in parts)
 
 
 def load_ledger(patch_set: PatchSet) -> Ledger:

@@ -80,8 +80,8 @@ class PatchSet:
 
     ``manifest`` is the path of the generated module by which a patched tree tells what is in it;
     ``launch`` the command line that uses what the set brings; ``dispatch`` says which rows of the
-    ``dispatch`` query the ledger must know: those where one of the fields has (or holds) one of
-    the values. ``shows`` are probes that the patched tree must answer with yes.
+    ``dispatch`` query the ledger must know: those that fall under one of its rules, each of which
+    gives fields (or ``path``, ``scope``) a regular expression that must match whole. ``shows`` are probes that the patched tree must answer with yes.
     """
 
     name: str
@@ -89,7 +89,7 @@ class PatchSet:
     title: str
     manifest: str
     requires: tuple[Requirement, ...] = ()
-    dispatch: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dispatch: tuple[Mapping[str, str], ...] = ()
     shows: tuple[Probe, ...] = ()
     launch: str = ""
     patches: tuple[Patch, ...] = ()

@@ -8,6 +8,8 @@ for each place which of the two it is.
 from patcher.patchset import PatchSet, Requirement
 from patcher.probe import Fact
 
+_PACKAGE = r"sglang/srt/(?!speculative/dflash|models/dflash).*"
+
 SET = PatchSet(
     name="ddtree",
     version="1",
@@ -20,7 +22,18 @@ SET = PatchSet(
             "(SGLang has it since 0.5.11)",
         ),
     ),
-    dispatch={"family": ("input-type", "topk"), "on": ("DFLASH",)},
+    dispatch=(
+        {"path": _PACKAGE, "on": "DFLASH"},
+        {"path": _PACKAGE, "symbol": "DFlash.*"},
+        {
+            "path": _PACKAGE,
+            "family": "input-type",
+            "symbol": r"(?i).*verify.*",
+            "kind": "(?!construction|definition|reference).*",
+        },
+        {"path": _PACKAGE, "family": "topk", "symbol": r".*eagle_topk|spec_topk"},
+        {"path": r"sglang/srt/.*attention.*", "family": "topk"},
+    ),
     shows=(
         Fact("algorithms", {"role": "member", "name": "DDTREE"}, count=1),
         Fact("algorithms", {"role": "predicate", "name": "is_ddtree"}),
