@@ -98,7 +98,12 @@ def _answers(
 
 def ask(source: Source, queries: Sequence[Query]) -> FileAnswer:
     """What one file alone answers to each query that its bytes do not rule out."""
-    wanted = [q for q in queries if q.wants(source.path, source.data)]
+    words = _present(source.data, _words(tuple(queries)))
+    wanted = [
+        q
+        for q in queries
+        if not words.isdisjoint(q.prefilter) or any(part in source.path for part in q.paths)
+    ]
     if not wanted:
         return FileAnswer("ruled-out")
     try:
@@ -107,6 +112,24 @@ def ask(source: Source, queries: Sequence[Query]) -> FileAnswer:
         return FileAnswer("unreadable", error.reason)
     rows = {q.id: tuple(q.visit(source)) for q in wanted}
     return FileAnswer("parsed", rows={name: found for name, found in rows.items() if found})
+
+
+def _present(data: bytes, words: tuple[frozenset[bytes], frozenset[bytes]]) -> set[bytes]:
+    """The words that the bytes contain; none is looked for unless some root is there."""
+    roots, exact = words
+    folded = data.lower()
+    if not any(root in folded for root in roots):
+        return set()
+    return {word for word in exact if word in data}
+
+
+@memo
+def _words(queries: tuple[Query, ...]) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Of all pre-filters: the fewest lower-case parts that rule a file out, and all words."""
+    words = {word for query in queries for word in query.prefilter}
+    folded = {word.lower() for word in words}
+    roots = {w for w in folded if not any(other in w for other in folded - {w})}
+    return frozenset(roots), frozenset(words)
 
 
 def _collect(tree: Tree, queries: Sequence[Query], answers: Mapping[str, FileAnswer]) -> Inventory:

@@ -23,7 +23,7 @@ _READ = Pattern(
 )
 _COMPUTED = Pattern("$...BEFORE, custom_mask = $INPUT.generate_attn_arg_prefill($...ARGS)")
 _HANDED_ON = Pattern("$CALL($..., custom_mask=$MASK)", where={"MASK": r"\w*mask\w*"})
-_SELF_MADE = Pattern("$CLASS($...ARGS)", where={"CLASS": r"[A-Z]\w+"})
+_MADE = Pattern("$CLASS($...ARGS)", where={"CLASS": r"[A-Z]\w+"})
 _DELEGATED = Pattern("$BACKEND.forward_extend($...ARGS)")
 _WIDTH = re.compile(r"\btopk\b|eagle_topk")
 YES, NARROW, NO, DELEGATES = "yes", "only if topk > 1", "no", "delegates"
@@ -32,19 +32,31 @@ YES, NARROW, NO, DELEGATES = "yes", "only if topk > 1", "no", "delegates"
 def visit(source: Source) -> Iterator[Row]:
     """Every class that may be a backend, with its own evidence and how it overrides its base."""
     local = {node.name: node for node in classes(source)}
+    reads = _reads(source)
+    made = [(m.node, m.text("CLASS")) for m in _MADE.find(source)]
+    delegated = [(m.node, last_name(m.bound("BACKEND"))) for m in _DELEGATED.find(source)]
     for node in local.values():
         if not (bases(node) or node.name == ROOT):
             continue
         own = {m.name for m in methods(node)}
         prepares = any(name.startswith("init_forward_metadata") for name in own)
         attends = "forward_extend" in own
-        evidence = [e for part in _parts(source, node, local) for e in _evidence(source, part)]
+        parts = {
+            node.name,
+            *(name for at, name in made if name in local and _inside(source, at, node)),
+        }
+        helpers = [local[n] for n in sorted(parts) if n == node.name or not _backend(local[n])]
+        evidence = [
+            (f"{source.site(at).line}: {shown(source, source.statement(at))}", narrow)
+            for at, narrow in reads
+            if any(_inside(source, at, part) for part in helpers)
+        ]
         narrow = bool(evidence) and all(guarded for _, guarded in evidence)
         verdict = (NARROW if narrow else YES) if evidence else NO
-        delegated, continued = _delegation(source, node)
-        if not evidence and delegated:
+        passed_to = {name for at, name in delegated if _inside(source, at, node)}
+        if not evidence and passed_to - {"super"}:
             verdict = DELEGATES
-        elif not evidence and not (prepares and attends and not continued):
+        elif not evidence and not (prepares and attends and not passed_to):
             verdict = ""
         fields: dict[str, Value] = {
             "name": node.name,
@@ -56,33 +68,23 @@ def visit(source: Source) -> Iterator[Row]:
         yield Row(source.site(node), fields)
 
 
-def _parts(
-    source: Source, node: ast.ClassDef, local: dict[str, ast.ClassDef]
-) -> list[ast.ClassDef]:
-    """The class, and the helper classes of its file that it makes itself."""
-    parts = [node]
-    for match in _SELF_MADE.find(source):
-        helper = local.get(match.text("CLASS"))
-        if helper and helper not in parts and _inside(source, match.node, node):
-            if not re.search(rf"{ROOT}|AttnBackend", " ".join((helper.name, *bases(helper)))):
-                parts.append(helper)
-    return parts
+def _backend(node: ast.ClassDef) -> bool:
+    return bool(re.search(rf"{ROOT}|AttnBackend", " ".join((node.name, *bases(node)))))
 
 
 def _inside(source: Source, node: ast.AST, around: ast.AST) -> bool:
     return any(a is around for a in source.ancestors(node))
 
 
-def _evidence(source: Source, node: ast.ClassDef) -> Iterator[tuple[str, bool]]:
-    """Reads of a tree in a class: the line with its text, and whether it needs a wide tree."""
-    reads = [m.node for m in _READ.find(source) if not _only_asked(source, m.node)]
-    if any(_inside(source, m.node, node) for m in _HANDED_ON.find(source)):
-        reads += [m.node for m in _COMPUTED.find(source)]
-    for read in sorted(reads, key=lambda n: source.span(n)):
-        if _inside(source, read, node):
-            statement = source.statement(read)
-            text = shown(source, statement)
-            yield f"{source.site(read).line}: {text}", _needs_width(source, read)
+def _reads(source: Source) -> list[tuple[ast.AST, bool]]:
+    """Where a tree is read, and whether only a wide one; a computed mask must be handed on."""
+    found = [m.node for m in _READ.find(source) if not _only_asked(source, m.node)]
+    handed_on = [m.node for m in _HANDED_ON.find(source)]
+    for match in _COMPUTED.find(source):
+        home = next((a for a in source.ancestors(match.node) if isinstance(a, ast.ClassDef)), None)
+        if home and any(_inside(source, node, home) for node in handed_on):
+            found.append(match.node)
+    return [(node, _needs_width(source, node)) for node in sorted(found, key=source.span)]
 
 
 def _only_asked(source: Source, node: ast.AST) -> bool:
@@ -97,16 +99,6 @@ def _needs_width(source: Source, node: ast.AST) -> bool:
         if isinstance(around, ast.If | ast.IfExp) and _WIDTH.search(source.text(around.test)):
             return True
     return False
-
-
-def _delegation(source: Source, node: ast.ClassDef) -> tuple[bool, bool]:
-    """Whether ``forward_extend`` is left to another backend, or to the base class."""
-    delegated = continued = False
-    for match in _DELEGATED.find(source):
-        if _inside(source, match.node, node):
-            to_base = last_name(match.bound("BACKEND")) == "super"
-            delegated, continued = delegated or not to_base, continued or to_base
-    return delegated, continued
 
 
 def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:

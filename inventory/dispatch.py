@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from inventory import _dispatch_cases
 from inventory._syntax import context, functions, last_name, one_line, qualified, shown
@@ -36,11 +37,30 @@ _NAMED = re.compile(r"[A-Z][A-Z0-9_]*")
 def visit(source: Source) -> Iterator[Row]:
     """All candidates of one file."""
     yield from _definitions(source)
-    yield from _predicates(source)
-    yield from _members(source)
+    wide = any(word in source.data for word in _WIDE_WORDS)
+    for node in source.nodes(ast.Attribute, ast.Name):
+        assert isinstance(node, ast.Attribute | ast.Name)
+        form = _form(node.attr if isinstance(node, ast.Attribute) else node.id)
+        if not form or not isinstance(node.ctx, ast.Load):
+            continue
+        if form == "predicate":
+            yield from _predicate(source, node)
+        elif form == "width" and wide:
+            yield from _width(source, node)
+        elif form == "member" and isinstance(node, ast.Attribute):
+            yield from _member(source, node)
     yield from _names(source)
-    yield from _widths(source)
     yield from _classes(source)
+
+
+@cache
+def _form(name: str) -> str:
+    """What a name may be, by how it is written: predicate, width, member, or nothing."""
+    if _PREDICATE.fullmatch(name):
+        return "predicate"
+    if _WIDTHS.fullmatch(name):
+        return "width"
+    return "member" if _NAMED.fullmatch(name) else ""
 
 
 def _definitions(source: Source) -> Iterator[Row]:
@@ -53,39 +73,24 @@ def _definitions(source: Source) -> Iterator[Row]:
             yield Row(source.site(function, qualified(source, function)), fields)
 
 
-def _predicates(source: Source) -> Iterator[Row]:
+def _predicate(source: Source, node: ast.Attribute | ast.Name) -> Iterator[Row]:
     """``x.is_dflash()``; the same name without a call where it is (part of) a condition."""
-    for node in source.nodes(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
-        if not _PREDICATE.fullmatch(node.attr) or not isinstance(node.ctx, ast.Load):
-            continue
-        call = source.parent(node)
-        if isinstance(call, ast.Call) and call.func is node:
-            yield _row(source, call, node.attr, "predicate-call", shown(source, node.value))
-        elif context(source, node)[0] in _CONDITIONS:
-            yield _row(source, node, node.attr, "predicate-value", shown(source, node.value))
-    for node in source.nodes(ast.Name):
-        assert isinstance(node, ast.Name)
-        loaded = isinstance(node.ctx, ast.Load) and _PREDICATE.fullmatch(node.id)
-        if loaded and context(source, node)[0] in _CONDITIONS:
-            yield _row(source, node, node.id, "predicate-value", "")
-    for match in _BY_NAME.find(source):
-        name = ast.literal_eval(match.text("NAME"))
-        yield _row(source, match.node, name, "predicate-call", match.text("SUBJECT"))
+    name, call = last_name(node), source.parent(node)
+    subject = shown(source, node.value) if isinstance(node, ast.Attribute) else ""
+    if isinstance(node, ast.Attribute) and isinstance(call, ast.Call) and call.func is node:
+        yield _row(source, call, name, "predicate-call", subject)
+    elif context(source, node)[0] in _CONDITIONS:
+        yield _row(source, node, name, "predicate-value", subject)
 
 
-def _members(source: Source) -> Iterator[Row]:
+def _member(source: Source, node: ast.Attribute) -> Iterator[Row]:
     """``SpeculativeAlgorithm.DFLASH``, ``SpecInputType.DFLASH_VERIFY``, ``cls.NONE`` inside."""
-    for node in source.nodes(ast.Attribute):
-        assert isinstance(node, ast.Attribute)
-        if not _NAMED.fullmatch(node.attr):
-            continue
-        owner = last_name(node.value)
-        if owner == "cls" and source.scope_of(node).split(".")[0] in (ENUM, TYPES):
-            owner = source.scope_of(node).split(".")[0]
-        if owner in (ENUM, TYPES):
-            symbol = f"{TYPES}.{node.attr}" if owner == TYPES else node.attr
-            yield _row(source, node, symbol, *_use(source, node))
+    owner = last_name(node.value)
+    if owner == "cls":
+        owner = source.scope_of(node).partition(".")[0]
+    if owner in (ENUM, TYPES):
+        symbol = f"{TYPES}.{node.attr}" if owner == TYPES else node.attr
+        yield _row(source, node, symbol, *_use(source, node))
 
 
 def _names(source: Source) -> Iterator[Row]:
@@ -159,25 +164,18 @@ def _target(source: Source, node: ast.AST) -> str:
     return shown(source, statement.target) if isinstance(statement, ast.AnnAssign) else ""
 
 
-def _widths(source: Source) -> Iterator[Row]:
+def _width(source: Source, node: ast.Attribute | ast.Name) -> Iterator[Row]:
     """``topk > 1`` and the like; ``topk`` alone counts only where speculation is spoken of."""
-    if not any(word in source.data for word in _WIDE_WORDS):
+    if isinstance(node, ast.Attribute) and last_name(node.value) in ("torch", "F"):
         return
-    for node in source.nodes(ast.Attribute, ast.Name):
-        assert isinstance(node, ast.Attribute | ast.Name)
-        name = last_name(node)
-        if not _WIDTHS.fullmatch(name) or not isinstance(node.ctx, ast.Load):
-            continue
-        if isinstance(node, ast.Attribute) and last_name(node.value) in ("torch", "F"):
-            continue
-        symbol = name.removeprefix("speculative_")
-        holder = _operand(source, node)
-        if isinstance(holder, ast.Compare):
-            yield _row(source, node, symbol, "comparison", shown(source, node), shows=holder)
-        elif isinstance(holder, ast.BoolOp | ast.UnaryOp | ast.stmt | ast.IfExp) and (
-            context(source, node)[0] in _CONDITIONS
-        ):
-            yield _row(source, node, symbol, "truth", shown(source, node))
+    symbol = last_name(node).removeprefix("speculative_")
+    holder = _operand(source, node)
+    if isinstance(holder, ast.Compare):
+        yield _row(source, node, symbol, "comparison", shown(source, node), shows=holder)
+    elif isinstance(holder, ast.BoolOp | ast.UnaryOp | ast.stmt | ast.IfExp) and (
+        context(source, node)[0] in _CONDITIONS
+    ):
+        yield _row(source, node, symbol, "truth", shown(source, node))
 
 
 def _operand(source: Source, node: ast.expr) -> ast.AST | None:
@@ -194,6 +192,10 @@ def _operand(source: Source, node: ast.expr) -> ast.AST | None:
 
 
 def _classes(source: Source) -> Iterator[Row]:
+    """Inputs and workers by class, and predicates asked for by name."""
+    for match in _BY_NAME.find(source):
+        name = ast.literal_eval(match.text("NAME"))
+        yield _row(source, match.node, name, "predicate-call", match.text("SUBJECT"))
     for match in _ISINSTANCE.find(source):
         types = match.bound("TYPES")
         for item in types.elts if isinstance(types, ast.Tuple) else [types]:

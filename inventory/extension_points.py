@@ -101,25 +101,19 @@ def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
         kind, name = row.fields["kind"], row.fields["name"]
         if kind in ("call", "used"):
             continue
-        callers = tuple(
-            dict.fromkeys(
-                f"{r.site.path}:{r.site.line}"
-                for r in rows
-                if r.fields["kind"] == "call" and r.fields["name"] == name
-            )
-        )
-        options = tuple(
-            sorted(
-                {
-                    str(r.fields["name"])
-                    for r in rows
-                    if r.fields["kind"] == "used" and r.fields["extends"] == row.fields["extends"]
-                }
-            )
-        )
-        carries, because = _judge(str(kind), str(row.fields["extends"]), options)
-        fields = {"options": options, "callers": callers, "carries": carries, "because": because}
-        yield Row(row.site, {**row.fields, **fields})
+        extends = str(row.fields["extends"])
+        called = [r.site for r in rows if r.fields["kind"] == "call" and r.fields["name"] == name]
+        used = [r for r in rows if r.fields["kind"] == "used" and r.fields["extends"] == extends]
+        options = tuple(sorted({str(r.fields["name"]) for r in used}))
+        carries, because = _judge(str(kind), extends, options)
+        fields: dict[str, Value] = {
+            **row.fields,
+            "options": options,
+            "callers": tuple(dict.fromkeys(f"{site.path}:{site.line}" for site in called)),
+            "carries": carries,
+            "because": because,
+        }
+        yield Row(row.site, fields)
 
 
 def _judge(kind: str, extends: str, options: Sequence[str]) -> tuple[str, str]:
@@ -230,10 +224,9 @@ QUERY = Query(
     prefilter=(
         b"_choices",
         b"choices=",
-        b"PLUGINS_GROUP",
-        b"PLUGIN_GROUP",
         b"plugins(",
         b"plugins_by_group",
+        b"PLUGIN",
         b"HookRegistry",
         ENUM.encode(),
         b"speculative_worker_cls",

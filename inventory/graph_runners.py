@@ -23,23 +23,22 @@ def visit(source: Source) -> Iterator[Row]:
     for node in classes(source):
         if not re.fullmatch(r"\w*Graph\w*Runner\w*|\w*BaseRunner\w*", node.name):
             continue
-        yield _row(source, node, "runner", node.name, ", ".join(bases(node)), "")
+        yield _row(source, node, "runner", node.name, ", ".join(bases(node)))
     for match in _SET.find(source):
-        conditions = _conditions(source, match.node)
-        yield _row(
-            source, match.node, "width", match.text("WIDTH"), match.text("VALUE"), conditions
-        )
+        name, value = match.text("WIDTH"), match.text("VALUE")
+        when = _conditions(source, match.node)
+        yield _row(source, match.node, "width", name, value, when=when)
     for function in functions(source):
         owner = source.parent(function)
         in_runner = isinstance(owner, ast.ClassDef) and "Runner" in owner.name
         if _ADJUSTED.fullmatch(function.name):
             returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
             value = "; ".join(shown(source, value) for value in returned)
-            yield _row(source, function, "width-method", function.name, value, "")
+            yield _row(source, function, "width-method", function.name, value)
         elif _INPUT.fullmatch(function.name):
-            yield _row(source, function, "verify-input", function.name, signature(function), "")
+            yield _row(source, function, "verify-input", function.name, signature(function))
         elif in_runner and _STEP.fullmatch(function.name):
-            yield _row(source, function, "step", function.name, signature(function), "")
+            yield _row(source, function, "step", function.name, signature(function))
 
 
 def _conditions(source: Source, node: ast.AST) -> str:
@@ -56,7 +55,7 @@ def _conditions(source: Source, node: ast.AST) -> str:
     return " and ".join(reversed(found))
 
 
-def _row(source: Source, node: ast.AST, role: str, name: str, value: str, when: str) -> Row:
+def _row(source: Source, node: ast.AST, role: str, name: str, value: str, *, when: str = "") -> Row:
     fields: dict[str, Value] = {
         "role": role,
         "name": name,
@@ -115,7 +114,7 @@ QUERY = Query(
         "value": "bases, the value set, what a width method returns, or a signature",
         "when": "the conditions under which the width is set, outermost first",
     },
-    prefilter=(b"GraphRunner", b"BaseRunner", b"num_tokens_per_", b"get_spec_info", b"_dummy_run"),
+    prefilter=(b"GraphRunner", b"BaseRunner", b"num_tokens_per_", b"get_spec_info", b"dummy_run"),
     visit=visit,
     cases=(_CASE,),
 )

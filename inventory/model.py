@@ -34,14 +34,15 @@ class Case:
     rows: Sequence[Mapping[str, Value]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """A question that is asked of every release.
 
     ``prefilter`` are byte strings of which a file must contain at least one to be parsed at all,
-    unless its path contains one of ``paths``. ``visit`` yields the rows of one file (and must depend
-    on that file alone, so that its answer can be kept by content hash); ``resolve`` may then add
-    or drop rows and fields by what all queries and files together say (who imports, who calls).
+    unless its path contains one of ``paths``. ``visit`` yields the rows of one file (and must
+    depend on that file alone, so that its answer can be kept by content hash); ``resolve`` may
+    then add or drop rows and fields by what all queries and files together say (who imports, who
+    calls).
     """
 
     id: str
@@ -53,10 +54,6 @@ class Query:
     resolve: Callable[[Sequence[Row], Inventory], Iterable[Row]] | None = None
     cases: tuple[Case, ...] = ()
     paths: tuple[str, ...] = ()
-
-    def wants(self, path: str, data: bytes) -> bool:
-        """Whether a file can hold an answer, by its path and bytes alone."""
-        return any(w in data for w in self.prefilter) or any(p in path for p in self.paths)
 
 
 @dataclass(frozen=True, slots=True)

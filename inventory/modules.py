@@ -10,7 +10,7 @@ from inventory.model import Case, Inventory, Query, Row, Value
 from patcher.source import Source
 
 HOMES = ("sglang/srt/speculative/", "sglang/kernels/ops/speculative/")
-_NAMED_AFTER = ("dflash", "eagle", "speculative", "ddtree", "ngram")
+_NAMED_AFTER = ("dflash", "eagle", "speculative", "ddtree")
 
 
 def visit(source: Source) -> Iterator[Row]:

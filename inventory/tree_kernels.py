@@ -32,27 +32,31 @@ def visit(source: Source) -> Iterator[Row]:
     for function in functions(source):
         if _TREE.fullmatch(function.name):
             path = f"{module}.{qualified(source, function)}"
-            yield _row(source, function, "definition", function.name, path, signature(function))
+            yield _row(
+                source, function, "definition", function.name, path, text=signature(function)
+            )
     for node in classes(source):
         if _TREE.fullmatch(node.name):
             path = f"{module}.{qualified(source, node)}"
             members = [shown(source, s) for s in node.body if isinstance(s, ast.Assign)]
-            yield _row(source, node, "definition", node.name, path, "; ".join(members))
+            yield _row(source, node, "definition", node.name, path, text="; ".join(members))
     for imported in source.nodes(ast.ImportFrom):
         assert isinstance(imported, ast.ImportFrom)
         for alias in imported.names:
             if _TREE.fullmatch(alias.name):
                 path = f"{imported_from(source, imported)}.{alias.name}"
-                yield _row(source, alias, "import", alias.name, path, "")
+                yield _row(source, alias, "import", alias.name, path)
     for call in source.nodes(ast.Call):
         assert isinstance(call, ast.Call)
         name = last_name(call)
         if _TREE.fullmatch(name):
             given = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
-            yield _row(source, call, "call", name, "", f"({', '.join(given)})")
+            yield _row(source, call, "call", name, "", text=f"({', '.join(given)})")
 
 
-def _row(source: Source, node: ast.AST, role: str, name: str, import_path: str, text: str) -> Row:
+def _row(
+    source: Source, node: ast.AST, role: str, name: str, import_path: str, *, text: str = ""
+) -> Row:
     fields: dict[str, Value] = {
         "role": role,
         "name": name,
@@ -86,7 +90,9 @@ def verify_tree_greedy_func(predicts: torch.Tensor, topk: int = -1):
     verify_tree_greedy(predicts=predicts)
     return predicts
 """,
-        "sglang/srt/speculative/eagle_info.py": "from .eagle_utils import verify_tree_greedy_func\n",
+        "sglang/srt/speculative/eagle_info.py": """\
+from .eagle_utils import verify_tree_greedy_func
+""",
     },
     (
         {

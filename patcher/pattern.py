@@ -18,9 +18,10 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from operator import attrgetter, eq
 from typing import Any
 
 from patcher.model import Site, UsageError
@@ -28,6 +29,9 @@ from patcher.source import Source
 
 Bindings = dict[str, Any]
 """Metavariable name to what it matched: a node, a list of nodes, or a plain identifier."""
+
+Guard = tuple[Callable[[Any], Any], Callable[[Any], object]]
+"""Reads a part of a node, and tests it."""
 
 MATCH = "MATCH"
 """Binding that always holds the whole match."""
@@ -148,8 +152,18 @@ class Pattern:
 
     def _single(self, source: Source, head: ast.AST) -> Iterator[Match]:
         kinds = _kinds_of(head)
+        guards = self._guards if kinds else ()
         for node in source.nodes(*kinds) if kinds else _all_nodes(source, head):
-            yield from self._first(source, _node(head, node, {}), (node,))
+            for read, test in guards:
+                if not test(read(node)):
+                    break
+            else:
+                yield from self._first(source, _node(head, node, {}), (node,))
+
+    @cached_property
+    def _guards(self) -> tuple[Guard, ...]:
+        """Cheap tests that every matching node passes: most nodes fail one, and cost no more."""
+        return tuple(_guards_of(self._compiled[0][0], "", self.where))
 
     def _runs(self, source: Source, heads: Sequence[ast.AST]) -> Iterator[Match]:
         fixed = not any(_name(head, _MANY) for head in heads)
@@ -279,6 +293,29 @@ def _kinds_of(head: ast.AST) -> tuple[type[ast.AST], ...]:
     if _name(head, _ONE) is not None:
         return ()
     return (type(head),)
+
+
+def _guards_of(pattern: ast.AST, at: str, where: Mapping[str, str]) -> Iterator[Guard]:
+    """What the names and node types of a pattern, outside lists, ask of a node; outermost first."""
+    for name in pattern._fields:
+        value = getattr(pattern, name, None)
+        read = attrgetter(f"{at}{name}")
+        if name in _IGNORED or isinstance(value, ast.arguments):
+            continue
+        if isinstance(value, str) and isinstance(pattern, ast.Constant | ast.Name):
+            yield read, partial(eq, value)
+        elif isinstance(value, str) and value.startswith(_ONE):
+            if (rx := where.get(value.removeprefix(_ONE))) is not None:
+                yield read, re.compile(rx, re.DOTALL).fullmatch
+        elif isinstance(value, str) and not value.startswith(_MANY):
+            yield read, partial(eq, value)
+        elif isinstance(value, ast.expr) and not (_name(value, _ONE) or _name(value, _MANY)):
+            yield read, partial(_is_a, type(value))
+            yield from _guards_of(value, f"{at}{name}.", where)
+
+
+def _is_a(kind: type[ast.AST], node: object) -> bool:
+    return type(node) is kind
 
 
 def _all_nodes(source: Source, head: ast.AST) -> Iterator[ast.AST]:

@@ -12,6 +12,7 @@ import codecs
 import io
 import re
 import tokenize
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -61,7 +62,9 @@ class Source:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(self.data).readline)
             if encoding not in ("utf-8", "utf-8-sig"):
                 raise Unreadable(self.path, f"encoded as {encoding}, not UTF-8")
-            return ast.parse(self.data)
+            with warnings.catch_warnings():  # its invalid escapes are not ours to report
+                warnings.simplefilter("ignore")
+                return ast.parse(self.data)
         except SyntaxError as error:
             where = f"line {error.lineno}: " if error.lineno else ""
             raise Unreadable(self.path, f"{where}{error.msg}") from error
@@ -80,15 +83,29 @@ class Source:
         stack: list[ast.AST] = [self.tree]
         while stack:
             node = stack.pop()
-            by_type.setdefault(type(node), []).append(node)
-            children = list(ast.iter_child_nodes(node))
+            kind = type(node)
+            if kind in by_type:
+                by_type[kind].append(node)
+            else:
+                by_type[kind] = [node]
+            children: list[ast.AST] = []
+            for name in _CHILD_FIELDS[kind]:
+                value = getattr(node, name, None)
+                if isinstance(value, list):
+                    children += [v for v in value if isinstance(v, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    children.append(value)
             for child in children:
                 parent[child] = node
-            stack.extend(reversed(children))
+            children.reverse()
+            stack += children
         return by_type, parent
 
     def nodes(self, *types: type[ast.AST]) -> Iterator[ast.AST]:
-        """All nodes of the given types, type by type, each in document order."""
+        """All nodes of the given types, type by type, each in document order.
+
+        Operators and contexts (``ast.Add``, ``ast.Load``) are shared objects and not among them.
+        """
         for kind in types:
             yield from self._index[0].get(kind, ())
 
@@ -183,6 +200,18 @@ class Source:
         first = first_node(node)
         line = self.lines(first.lineno, first.lineno)
         return line[: len(line) - len(line.lstrip(b" \t"))]
+
+
+_PLAIN = ("id", "attr", "arg", "ctx", "op", "ops", "kind", "type_comment", "module")
+
+_CHILD_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: ()
+    if issubclass(kind, ast.Name | ast.Constant)
+    else tuple(field for field in kind._fields if field not in _PLAIN)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""Fields of a node type that can hold nodes with a place of their own."""
 
 
 def first_node(node: ast.AST) -> ast.expr | ast.stmt:
