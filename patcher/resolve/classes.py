@@ -137,6 +137,11 @@ class Lineage:
         return any(_is_enum(e) for e in self.externals)
 
     @property
+    def is_structural(self) -> bool:
+        """Whether classes that do not derive from it may stand in: a protocol."""
+        return any(decorator_name(_head(b)) == "Protocol" for b in self.classes[0].node.bases)
+
+    @property
     def is_abstract_aware(self) -> bool:
         """Whether Python refuses to instantiate the class while methods are abstract."""
         return "abc.ABC" in self.externals or any(
@@ -156,8 +161,7 @@ def lineage(info: ClassInfo, evaluate: Evaluate, seen: tuple[ClassInfo, ...] = (
     complete = info not in seen
     unknown_from = 1 if not complete else -1
     for written in info.node.bases if complete else ():
-        base = written.value if isinstance(written, ast.Subscript) else written
-        values = evaluate(base, info.scope.parent or info.scope)
+        values = evaluate(_head(written), info.scope.parent or info.scope)
         known = [v for v in values if isinstance(v, ClassValue)]
         dotted = [v.dotted for v in values if isinstance(v, External)]
         if len(values) == 1 and known:
@@ -179,6 +183,11 @@ def lineage(info: ClassInfo, evaluate: Evaluate, seen: tuple[ClassInfo, ...] = (
                 unknown_from = len(classes)
     end = len(classes) if unknown_from < 0 else unknown_from
     return Lineage(tuple(classes), tuple(externals), complete, end)
+
+
+def _head(base: ast.expr) -> ast.expr:
+    """A base class without its type arguments."""
+    return base.value if isinstance(base, ast.Subscript) else base
 
 
 def is_readable(dotted: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from patcher.model import Candidate, Site
 from patcher.resolve.classes import ClassInfo
@@ -57,11 +57,11 @@ class Evidence:
                     queue.append(derived)
                     yield derived
 
-    def some_subclass_has(self, info: ClassInfo, name: str) -> bool:
-        """Whether an object of a subclass has, or may have, an attribute."""
+    def any_has(self, classes: Iterable[ClassInfo], name: str) -> bool:
+        """Whether an object of one of the classes has, or may have, an attribute."""
         return any(
             self.inference.attribute(InstanceValue(one, exact=True), name) is not None
-            for one in self.subclasses(info)
+            for one in classes
         )
 
     def set_from_outside(self, info: ClassInfo, name: str) -> Site | None:

@@ -164,6 +164,8 @@ class _Checker:
             self.result.evidence[dotted] = site
             return
         self.result.unknown += 1
+        if isinstance(node, ast.Attribute) and ast.unparse(node) != dotted:
+            return  # an attribute of something imported: only its owner would be a module's name
         self._report(
             "names.unproved",
             f"nothing shows that {package} has {dotted}",
@@ -248,23 +250,28 @@ class _Checker:
         """Whether something outside the classes may still provide the attribute."""
         if at.caught & _GUARDS["attribute"] or _asked_for(at.scope, node):
             return True
-        for value in values:
-            match value:
-                case InstanceValue(info, exact):
-                    if not exact and self.evidence.some_subclass_has(info, node.attr):
-                        return True
-                    if self.evidence.set_from_outside(info, node.attr):
-                        return True
-                case ClassValue(info) | SuperValue(info):
-                    if self.evidence.some_subclass_has(info, node.attr):
-                        return True
-                    if self.evidence.set_from_outside(info, node.attr):
-                        return True
-                case ModuleValue():
-                    pass
-                case _:
-                    return True
-        return False
+        return any(self._may_have(value, node.attr) for value in values)
+
+    def _may_have(self, value: Value, name: str) -> bool:
+        exact = False
+        match value:
+            case ModuleValue():
+                return False
+            case InstanceValue(info, exact):
+                pass
+            case ClassValue(info) | SuperValue(info):
+                pass
+            case _:
+                return True
+        if not exact:
+            derived = list(self.evidence.subclasses(info))
+            if not derived and "Mixin" in info.name:
+                return True  # made for classes that are not in this tree
+            if self.inference.lineage(info).is_structural:
+                return True
+            if self.evidence.any_has(derived, name):
+                return True
+        return self.evidence.set_from_outside(info, name) is not None
 
     # ---------------------------------------------------------------- reports
 

@@ -22,9 +22,13 @@ def used_too_early(
         frame = frame.parent
     if frame is not where or where.kind not in ("function", "module"):
         return False
+    if at.deferred:
+        return False
     use = (node.lineno, node.col_offset)
     for binding in bindings:
         if binding.kind is Kind.PARAMETER or not hasattr(binding.node, "lineno"):
+            return False
+        if isinstance(binding.node, ast.NamedExpr):  # a condition may stand after what it guards
             return False
         if _ready(binding) <= use or any(_contains(loop, binding.line) for loop in at.loops):
             return False

@@ -156,6 +156,12 @@ class Module:
         return b":=" in self.source.data
 
     @cached_property
+    def postponed(self) -> bool:
+        """Whether annotations are not evaluated (``from __future__ import annotations``)."""
+        found = self.scope.block.names.get("annotations", ())
+        return any(getattr(b.node, "module", "") == "__future__" for b in found)
+
+    @cached_property
     def dynamic(self) -> bool:
         """Whether the file binds names in ways that cannot be read off its text."""
         return _DYNAMIC.search(self.source.data) is not None

@@ -32,13 +32,14 @@ class Reference:
     """A node of changed code.
 
     ``caught`` are the exceptions that handlers around it take, ``loops`` the loops around it in
-    its own function.
+    its own function; ``deferred`` is true inside an annotation that is not evaluated there.
     """
 
     node: ast.AST
     scope: Scope
     caught: frozenset[str] = frozenset()
     loops: tuple[ast.AST, ...] = ()
+    deferred: bool = False
 
 
 def references(module: Module, regions: Sequence[Region]) -> list[Reference]:
@@ -73,6 +74,7 @@ class _Walk:
         self.regions = regions
         self.kinds: tuple[type[ast.AST], ...] = (ast.AST,) if everything else _INTERESTING
         self.found: list[Reference] = []
+        self.deferred = False
 
     def visit_all(
         self, nodes: Iterable[ast.AST | None], scope: Scope, caught: _Caught, loops: _Loops
@@ -85,7 +87,7 @@ class _Walk:
         if isinstance(node, ast.stmt) and not touches(node, self.regions):
             return
         if isinstance(node, self.kinds) and touches(node, self.regions):
-            self.found.append(Reference(node, scope, caught, loops))
+            self.found.append(Reference(node, scope, caught, loops, self.deferred))
         match node:
             case ast.Constant():
                 return
@@ -95,7 +97,7 @@ class _Walk:
                 inner = scope.child(node)
                 generic = getattr(node, "type_params", None)
                 declared = [*_annotations(node.args), node.returns]
-                self.visit_all(declared, inner if generic else scope, caught, loops)
+                self.annotations(declared, inner if generic else scope, caught, loops)
                 self.visit_all(node.body, inner, frozenset(), ())
             case ast.ClassDef():
                 inner = scope.child(node)
@@ -108,16 +110,26 @@ class _Walk:
                 self.visit(node.body, scope.child(node), caught, ())
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self.comprehension(node, scope, caught, loops)
-            case ast.Try():
+            case ast.Try() | ast.TryStar():
                 inside = caught.union(n for h in node.handlers for n in _caught(h))
                 self.visit_all(node.body, scope, inside, loops)
                 rest = [*node.handlers, *node.orelse, *node.finalbody]
                 self.visit_all(rest, scope, caught, loops)
+            case ast.AnnAssign():
+                self.annotations([node.annotation], scope, caught, loops)
+                self.visit_all([node.target, node.value], scope, caught, loops)
             case ast.For() | ast.AsyncFor() | ast.While():
                 self.visit_all(ast.iter_child_nodes(node), scope, caught, (*loops, node))
             case _:
                 for child in ast.iter_child_nodes(node):
                     self.visit(child, scope, caught, loops)
+
+    def annotations(
+        self, nodes: Sequence[ast.AST | None], scope: Scope, caught: _Caught, loops: _Loops
+    ) -> None:
+        self.deferred = scope.kind == "function" or scope.module.postponed
+        self.visit_all(nodes, scope, caught, loops)
+        self.deferred = False
 
     def comprehension(
         self, node: ComprehensionNode, scope: Scope, caught: _Caught, loops: _Loops
