@@ -90,7 +90,7 @@ def uses(path: str, source: bytes, package: str = "sglang") -> List[Use]:
     """Return what the file imports from ``package``; raises ``SyntaxError`` or ``ValueError``."""
     here, is_package = module_of(path)
     parts = here.split(".") if is_package else here.split(".")[:-1]
-    found = []
+    found: List[Use] = []
 
     def visit(node: ast.AST, lazy: bool, guarded: bool) -> None:
         if isinstance(node, ast.ImportFrom):
@@ -102,9 +102,8 @@ def uses(path: str, source: bytes, package: str = "sglang") -> List[Use]:
                 names = ["" if alias.name == "*" else alias.name for alias in node.names]
                 found.extend(Use(node.lineno, base, name, lazy, guarded) for name in names)
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.partition(".")[0] == package:
-                    found.append(Use(node.lineno, alias.name, "", lazy, guarded))
+            modules = [a.name for a in node.names if a.name.partition(".")[0] == package]
+            found.extend(Use(node.lineno, name, "", lazy, guarded) for name in modules)
         elif isinstance(node, ast.Try) and _handles_import(node):
             for statement in node.body:
                 visit(statement, lazy, True)

@@ -4,10 +4,14 @@ A running server keeps the modules that it has imported, so it needs a restart t
 process that is still importing can end up with a mixture.
 """
 
+import importlib.util
 import os
+import re
 import sys
 import time
 from typing import Any, Dict, List, Tuple
+
+_SGLANG = re.compile(r"(.*/)?sglang(\.[A-Za-z_][\w.]*|::.*)?\Z")
 
 IMPORTING_S = 120
 """A process younger than this many seconds may still be importing (SGLang takes its time)."""
@@ -42,15 +46,32 @@ def _started(pid: str, boot: float) -> float:
     return boot + int(fields[19]) / float(os.sysconf("SC_CLK_TCK"))
 
 
+def _imports_from(root: str) -> bool:
+    """Tell whether this interpreter would import the package from ``root``."""
+    try:
+        spec = importlib.util.find_spec("sglang")
+    except (ImportError, AttributeError, ValueError):  # then it would not
+        return False
+    origin = spec.origin if spec is not None else None
+    return bool(origin) and os.path.realpath(str(origin)) == root + "/sglang/__init__.py"
+
+
 def _why(pid: str, args: List[str], root: str, prefix: str) -> str:
-    """Say what ties a process to the tree, or return an empty string."""
+    """Say what ties a process to the tree, or return an empty string.
+
+    ``prefix`` is the environment whose interpreter imports from the tree, empty for none.
+    """
     package = root + "/sglang"
     cwd = _link("/proc/" + pid + "/cwd")
     if any(arg == package or arg.startswith(package + "/") for arg in args):
         return "its command line names the package"
     if (package + "/").encode("utf-8", "surrogateescape") in _read("/proc/" + pid + "/maps"):
         return "it has a library of the package mapped"
-    if not any("sglang" in arg for arg in args):
+    if not any(_SGLANG.match(arg) for arg in args):
+        return ""
+    if cwd == root or cwd.startswith(package):
+        return "sglang with its working directory in the tree"
+    if not prefix:
         return ""
     # A server renames itself (sglang::scheduler), so the interpreter is looked up, too.
     if any(arg.startswith(prefix + "/") for arg in args[:2]):
@@ -58,8 +79,6 @@ def _why(pid: str, args: List[str], root: str, prefix: str) -> str:
     environ = _read("/proc/" + pid + "/environ").split(b"\0")
     if b"VIRTUAL_ENV=" + prefix.encode("utf-8", "surrogateescape") in environ:
         return "sglang in this virtual environment"
-    if cwd == root or cwd.startswith(package):
-        return "sglang with its working directory in the tree"
     if (root + "/").encode("utf-8", "surrogateescape") in _read("/proc/" + pid + "/maps"):
         return "sglang with a library of this environment mapped"
     if os.path.realpath(sys.executable) == _link("/proc/" + pid + "/exe") and (
@@ -87,6 +106,7 @@ def running(root: str) -> Tuple[List[Dict[str, Any]], int]:
     """
     ours = _ancestors()
     boot = _boot_time()
+    prefix = sys.prefix if _imports_from(root) else ""
     found = []
     hidden = 0
     try:
@@ -100,7 +120,7 @@ def running(root: str) -> Tuple[List[Dict[str, Any]], int]:
         if not os.access("/proc/" + pid + "/environ", os.R_OK):
             hidden += 1
         args = raw.decode("utf-8", "replace").rstrip("\0").split("\0")
-        why = _why(pid, args, root, sys.prefix)
+        why = _why(pid, args, root, prefix)
         if why:
             started = _started(pid, boot)
             found.append(
@@ -123,6 +143,6 @@ def interpreters() -> List[str]:
         if pid.isdigit() and pid not in ours:
             args = _read("/proc/" + pid + "/cmdline").decode("utf-8", "replace").split("\0")
             python = os.path.basename(args[0]).startswith("python") and args[0].startswith("/")
-            if python and any("sglang" in arg for arg in args[1:]):
+            if python and any(_SGLANG.match(arg) for arg in args[1:]):
                 found.add(args[0])
     return sorted(found)
