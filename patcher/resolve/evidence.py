@@ -27,6 +27,7 @@ class Evidence:
         self.inference = inference
         self.program = inference.program
         self._found: dict[str, list[tuple[Module, int]]] = {}
+        self._calls: dict[tuple[str, ClassInfo], list[ast.Call]] = {}
 
     def _derived(self, name: str) -> list[tuple[Module, int]]:
         """The ``class`` statements that name a class as a base, with their lines."""
@@ -90,6 +91,19 @@ class Evidence:
             if value.info in self.inference.lineage(info).classes:
                 return True
         return not values
+
+    def calls_of(self, name: str, info: ClassInfo) -> list[ast.Call]:
+        """The calls of a method of that name on anything that may be an object of a class."""
+        if (name, info) not in self._calls:
+            found = self._calls[name, info] = []
+            pattern = re.compile(rb"\." + re.escape(name.encode()) + rb"\s*\(")
+            for module, _ in self.program.matching(pattern, name.encode()):
+                for node in ast.walk(module.scope.node):
+                    match node:
+                        case ast.Call(func=ast.Attribute(attr=attr, value=receiver)):
+                            if attr == name and self._may_be(receiver, info, module):
+                                found.append(node)
+        return self._calls[name, info]
 
     def defined_elsewhere(self, name: str, not_in: str) -> list[Candidate]:
         """Where else in the tree a module-level name is defined: where it may have moved to."""
