@@ -106,6 +106,26 @@ def descendants(bases_of: Mapping[str, Iterable[str]], roots: Iterable[str]) -> 
         kept |= more
 
 
+def conditions(source: Source, node: ast.AST, *, branches: bool = False) -> list[str]:
+    """The tests that hold where a statement stands in its function, outermost first.
+
+    ``branches`` adds, as ``not (…)``, the tests whose ``else`` it stands in.
+    """
+    found: list[str] = []
+    inner = node
+    for around in source.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            break
+        if isinstance(around, ast.If):
+            test = shown(source, around.test)
+            if inner in around.body:
+                found.append(test)
+            elif branches:
+                found.append(f"not ({test})")
+        inner = around
+    return found[::-1]
+
+
 _TESTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.If: ("test", "if"),
     ast.While: ("test", "while"),

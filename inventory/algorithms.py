@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from inventory._syntax import (
     Function,
     bases,
+    conditions,
     dotted,
     last_name,
     methods,
@@ -103,7 +104,7 @@ def _class(source: Source, node: ast.ClassDef, owner: str) -> Iterator[Row]:
             yield _row(source, member.node, "member", name, owner, value=member.text("VALUE"))
         for worker in _WORKER.find(source, f"{scope}.create_worker"):
             name = worker.text("CLASS")
-            test = _guard(source, worker.node)
+            test = " and ".join(conditions(source, worker.node))
             yield _row(source, worker.node, "worker", name, owner, value=test)
     for method in methods(node):
         yield _method(source, method, owner)
@@ -129,14 +130,6 @@ def _method(source: Source, method: Function, owner: str) -> Row:
 
 def _is_class_method(method: Function) -> bool:
     return any(last_name(d) in ("classmethod", "staticmethod") for d in method.decorator_list)
-
-
-def _guard(source: Source, node: ast.AST) -> str:
-    """The condition of the innermost ``if`` whose body holds a statement."""
-    for around in source.ancestors(node):
-        if isinstance(around, ast.If):
-            return shown(source, around.test)
-    return ""
 
 
 def _registry(source: Source) -> Iterator[Row]:

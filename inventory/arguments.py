@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from inventory._syntax import last_name, one_line, shown
+from inventory._syntax import conditions, last_name, one_line, shown
 from inventory.model import Case, Inventory, Query, Row, Value
 from patcher.pattern import Match, Pattern
 from patcher.source import Source
@@ -92,7 +92,7 @@ def _derivations(source: Source) -> Iterator[Row]:
 def _validations(source: Source) -> Iterator[Row]:
     """Raises and asserts that a condition or the message ties to an argument."""
     for match in _RAISE.find(source):
-        tests = _conditions(source, match.node)
+        tests = conditions(source, match.node)
         yield from _validation(source, match.node, " and ".join(tests), match.text("ERROR"))
     for node in source.nodes(ast.Assert):
         assert isinstance(node, ast.Assert)
@@ -107,19 +107,6 @@ def _validation(source: Source, node: ast.AST, test: str, message: str) -> Itera
         names = {_ALGORITHM}
     for name in sorted(names - {"speculative_decoding"}):
         yield _row(source, node, name, "validation", message, test=test)
-
-
-def _conditions(source: Source, node: ast.AST) -> list[str]:
-    """The conditions that hold where a statement stands, outermost first."""
-    found: list[str] = []
-    inner = node
-    for around in source.ancestors(node):
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            break
-        if isinstance(around, ast.If) and inner in around.body:
-            found.append(shown(source, around.test))
-        inner = around
-    return found[::-1]
 
 
 def _row(

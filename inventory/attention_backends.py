@@ -17,6 +17,7 @@ from patcher.pattern import Pattern
 from patcher.source import Source
 
 ROOT = "AttentionBackend"
+_PREPARATION = "init_forward_metadata"
 _READ = Pattern(
     "$INPUT.$WHAT",
     where={"INPUT": r"(?:.*\.)?spec_info", "WHAT": "custom_mask|retrieve_next_token"},
@@ -24,48 +25,50 @@ _READ = Pattern(
 _COMPUTED = Pattern("$...BEFORE, custom_mask = $INPUT.generate_attn_arg_prefill($...ARGS)")
 _HANDED_ON = Pattern("$CALL($..., custom_mask=$MASK)", where={"MASK": r"\w*mask\w*"})
 _MADE = Pattern("$CLASS($...ARGS)", where={"CLASS": r"[A-Z]\w+"})
-_DELEGATED = Pattern("$BACKEND.forward_extend($...ARGS)")
+_CALLED = Pattern(
+    "$HOLDER.$METHOD($...ARGS)", where={"METHOD": rf"_\w+|{_PREPARATION}\w*|forward_extend"}
+)
+_LEAVES = (ast.Return, ast.Raise)
 _WIDTH = re.compile(r"\btopk\b|eagle_topk")
 YES, NARROW, NO, DELEGATES = "yes", "only if topk > 1", "no", "delegates"
 
 
 def visit(source: Source) -> Iterator[Row]:
-    """Every class that may be a backend, with its own evidence and how it overrides its base."""
+    """Every class that may be a backend: its own evidence, and what it does itself."""
     local = {node.name: node for node in classes(source)}
     reads = _reads(source)
     made = [(m.node, m.text("CLASS")) for m in _MADE.find(source)]
-    delegated = [(m.node, last_name(m.bound("BACKEND"))) for m in _DELEGATED.find(source)]
+    calls = [(m.node, last_name(m.bound("HOLDER")), m.text("METHOD")) for m in _CALLED.find(source)]
     for node in local.values():
         if not (bases(node) or node.name == ROOT):
             continue
-        own = {m.name for m in methods(node)}
-        prepares = any(name.startswith("init_forward_metadata") for name in own)
-        attends = "forward_extend" in own
-        parts = {
-            node.name,
-            *(name for at, name in made if name in local and _inside(source, at, node)),
-        }
-        helpers = [local[n] for n in sorted(parts) if n == node.name or not _backend(local[n])]
-        evidence = [
-            (f"{source.site(at).line}: {shown(source, source.statement(at))}", narrow)
-            for at, narrow in reads
-            if any(_inside(source, at, part) for part in helpers)
-        ]
-        narrow = bool(evidence) and all(guarded for _, guarded in evidence)
-        verdict = (NARROW if narrow else YES) if evidence else NO
-        passed_to = {name for at, name in delegated if _inside(source, at, node)}
-        if not evidence and passed_to - {"super"}:
-            verdict = DELEGATES
-        elif not evidence and not (prepares and attends and not passed_to):
-            verdict = ""
+        parts = {node.name, *(n for at, n in made if n in local and _inside(source, at, node))}
+        whole = [local[n] for n in sorted(parts) if n == node.name or not _backend(local[n])]
+        own = [(at, wide) for at, wide in reads if any(_inside(source, at, p) for p in whole)]
+        called = {(holder, name) for at, holder, name in calls if _inside(source, at, node)}
+        evidence = (
+            f"{source.site(at).line}: {shown(source, source.statement(at))}" for at, _ in own
+        )
+        methods_with = {source.scope_of(at).partition(".")[2].partition(".")[0] for at, _ in own}
         fields: dict[str, Value] = {
             "name": node.name,
             "bases": bases(node),
-            "reads_mask": verdict,
-            "from": node.name if verdict else "",
-            "evidence": tuple(text for text, _ in evidence),
+            "reads_mask": _verdict([wide for _, wide in own], called),
+            "from": "",
+            "evidence": tuple(evidence),
+            "methods": tuple(m.name for m in methods(node)),
+            "reads_in": tuple(sorted(methods_with)),
+            "leans_on": tuple(sorted(n for holder, n in called if holder in ("self", "super"))),
         }
         yield Row(source.site(node), fields)
+
+
+def _verdict(wide: list[bool], called: set[tuple[str, str]]) -> str:
+    """What a class shows by itself; empty where its base may know more."""
+    if wide:
+        return NARROW if all(wide) else YES
+    passed_on = {holder for holder, name in called if name == "forward_extend"}
+    return DELEGATES if passed_on - {"self", "super"} else ""
 
 
 def _backend(node: ast.ClassDef) -> bool:
@@ -95,32 +98,61 @@ def _only_asked(source: Source, node: ast.AST) -> bool:
 
 
 def _needs_width(source: Source, node: ast.AST) -> bool:
+    """Whether a condition on the width, around or with a way out before, decides on a read."""
+    inner = node
     for around in source.ancestors(node):
         if isinstance(around, ast.If | ast.IfExp) and _WIDTH.search(source.text(around.test)):
             return True
+        body = getattr(around, "body", [])
+        if isinstance(body, list) and inner in body:
+            for earlier in body[: body.index(inner)]:
+                if not isinstance(earlier, ast.If) or not isinstance(earlier.body[-1], _LEAVES):
+                    continue
+                if _WIDTH.search(source.text(earlier.test)):
+                    return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        inner = around
     return False
 
 
 def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
-    """Keep the backends; one that decides nothing itself answers as its base does."""
-    named = {str(r.fields["name"]): r for r in rows}
+    """Keep the backends of the serving runtime; one that shows nothing answers as its base."""
+    homes = {_home(r) for r in rows if r.fields["name"] == ROOT and _prepares(r)}
+    named = {str(r.fields["name"]): r for r in rows if _home(r) in homes}
     above = {name: _texts(r.fields["bases"]) for name, r in named.items()}
-    for name in descendants(above, [ROOT]) & named.keys():
+    for name in (descendants(above, [ROOT]) & named.keys()) - {ROOT}:
         row = named[name]
-        if name == ROOT:
+        deciding = _deciding(row, named)
+        fields = {column: row.fields[column] for column in QUERY.columns}
+        verdict = deciding.fields["reads_mask"] or NO
+        yield Row(row.site, {**fields, "reads_mask": verdict, "from": deciding.fields["name"]})
+
+
+def _deciding(row: Row, named: dict[str, Row]) -> Row:
+    """The class whose code a backend verifies with: itself, or the nearest base."""
+    if row.fields["reads_mask"]:
+        return row
+    leans_on = set(_texts(row.fields["leans_on"]))
+    replaces = _prepares(row) and "forward_extend" in _texts(row.fields["methods"])
+    continues = any(n.startswith(_PREPARATION) or n == "forward_extend" for n in leans_on)
+    for base in _texts(row.fields["bases"]):
+        if base not in named or base == ROOT:
             continue
-        deciding = _deciding(name, named, above)
-        verdict = named[deciding].fields["reads_mask"] if deciding else NO
-        fields = {"reads_mask": verdict, "from": deciding or name}
-        yield Row(row.site, {**row.fields, **fields})
+        above = _deciding(named[base], named)
+        uses = continues or not leans_on.isdisjoint(_texts(above.fields["reads_in"]))
+        if uses or not replaces:
+            return above
+    return row
 
 
-def _deciding(name: str, named: dict[str, Row], above: dict[str, tuple[str, ...]]) -> str:
-    if name not in named or name == ROOT:
-        return ""
-    if named[name].fields["reads_mask"]:
-        return name
-    return next(filter(None, (_deciding(b, named, above) for b in above[name])), "")
+def _home(row: Row) -> str:
+    """The runtime that a file belongs to: the diffusion one has backends of the same name."""
+    return "/".join(row.site.path.split("/")[:2])
+
+
+def _prepares(row: Row) -> bool:
+    return any(name.startswith(_PREPARATION) for name in _texts(row.fields["methods"]))
 
 
 def _texts(value: Value) -> tuple[str, ...]:
@@ -131,7 +163,8 @@ _CASE = Case(
     "a reader, a narrow one, one that drops what it computes, a heir that replaces all, a wrapper",
     {
         "sglang/srt/layers/attention/all.py": """\
-class AttentionBackend(ABC): ...
+class AttentionBackend(ABC):
+    def init_forward_metadata(self, forward_batch): ...
 
 class TritonAttnBackend(AttentionBackend):
     def init_forward_metadata(self, forward_batch):
@@ -145,6 +178,12 @@ class FlashAttentionBackend(AttentionBackend):
         else:
             mask = forward_batch.spec_info.custom_mask[0]
     def forward_extend(self, q): ...
+
+class EarlyBackend(AttentionBackend):
+    def init_forward_metadata(self, forward_batch):
+        if self.topk <= 1 or self.capturing:
+            return
+        mask = forward_batch.spec_info.custom_mask
 
 class MlaBackend(AttentionBackend):
     def init_forward_metadata(self, forward_batch):
@@ -169,6 +208,11 @@ class MhaBackend(PlannedBackend):
 class OwnKernelBackend(FlashAttentionBackend):
     def forward_extend(self, q): ...
 
+class BorrowingBackend(FlashAttentionBackend):
+    def init_forward_metadata(self, forward_batch):
+        super().init_forward_metadata(forward_batch)
+    def forward_extend(self, q): ...
+
 class HybridAttnBackend(AttentionBackend):
     def init_forward_metadata(self, forward_batch): ...
     def forward_extend(self, q):
@@ -176,12 +220,13 @@ class HybridAttnBackend(AttentionBackend):
 """,
     },
     (
-        {"name": "TritonAttnBackend", "reads_mask": "yes", "line": 3},
+        {"name": "TritonAttnBackend", "reads_mask": "yes", "line": 4},
         {
             "name": "FlashAttentionBackend",
             "reads_mask": "only if topk > 1",
-            "evidence": ("13: mask = forward_batch.spec_info.custom_mask[0]",),
+            "evidence": ("14: mask = forward_batch.spec_info.custom_mask[0]",),
         },
+        {"name": "EarlyBackend", "reads_mask": "only if topk > 1"},
         {"name": "MlaBackend", "reads_mask": "no", "evidence": ()},
         {"name": "PlannedBackend", "reads_mask": "yes"},
         {"name": "MhaBackend", "reads_mask": "no", "from": "MhaBackend"},
@@ -190,8 +235,26 @@ class HybridAttnBackend(AttentionBackend):
             "reads_mask": "only if topk > 1",
             "from": "FlashAttentionBackend",
         },
+        {"name": "BorrowingBackend", "reads_mask": "only if topk > 1"},
         {"name": "HybridAttnBackend", "reads_mask": "delegates"},
     ),
+)
+
+_OTHER_RUNTIME = Case(
+    "a class of the same name in another runtime makes no backends",
+    {
+        "sglang/multimodal_gen/attention.py": """\
+class AttentionBackend(ABC):
+    def get_impl_cls(): ...
+
+class SdpaBackend(AttentionBackend): ...
+""",
+        "sglang/srt/layers/attention/base_attn_backend.py": """\
+class AttentionBackend(ABC):
+    def init_forward_metadata(self, forward_batch): ...
+""",
+    },
+    (),
 )
 
 QUERY = Query(
@@ -205,8 +268,15 @@ QUERY = Query(
         "from": "the class whose code decides that",
         "evidence": "the lines that read it, each with its number",
     },
-    prefilter=(b"AttnBackend", b"base_attn_backend", b"(AttentionBackend", b"MLABackend("),
+    prefilter=(
+        b"AttnBackend",
+        b"base_attn_backend",
+        b"AttentionBackend)",
+        b"AttentionBackend,",
+        b"MLABackend)",
+    ),
     visit=visit,
     resolve=resolve,
-    cases=(_CASE,),
+    cases=(_CASE, _OTHER_RUNTIME),
+    paths=("base_attn_backend",),
 )

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from inventory._syntax import bases, classes, functions, one_line, shown, signature
+from inventory._syntax import bases, classes, conditions, functions, one_line, shown, signature
 from inventory.model import Case, Query, Row, Value
 from patcher.pattern import Pattern
 from patcher.source import Source
@@ -26,7 +26,7 @@ def visit(source: Source) -> Iterator[Row]:
         yield _row(source, node, "runner", node.name, ", ".join(bases(node)))
     for match in _SET.find(source):
         name, value = match.text("WIDTH"), match.text("VALUE")
-        when = _conditions(source, match.node)
+        when = " and ".join(conditions(source, match.node, branches=True))
         yield _row(source, match.node, "width", name, value, when=when)
     for function in functions(source):
         owner = source.parent(function)
@@ -39,20 +39,6 @@ def visit(source: Source) -> Iterator[Row]:
             yield _row(source, function, "verify-input", function.name, signature(function))
         elif in_runner and _STEP.fullmatch(function.name):
             yield _row(source, function, "step", function.name, signature(function))
-
-
-def _conditions(source: Source, node: ast.AST) -> str:
-    """The tests under which a statement runs, outermost first, with the branch taken."""
-    found: list[str] = []
-    inner = node
-    for around in source.ancestors(node):
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
-            break
-        if isinstance(around, ast.If):
-            test = shown(source, around.test)
-            found.append(test if inner in around.body else f"not ({test})")
-        inner = around
-    return " and ".join(reversed(found))
 
 
 def _row(source: Source, node: ast.AST, role: str, name: str, value: str, *, when: str = "") -> Row:
