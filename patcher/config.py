@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,20 +68,7 @@ def store_folder(option: Path | None, config: Config) -> Path:
 
 
 def _host(path: Path, name: str, row: Any) -> HostConfig:
-    known = {f.name: f.type for f in fields(HostConfig)}
-    if not isinstance(row, dict):
-        raise UsageError(f"{path}: hosts.{name} must be a table", next_step=f"[hosts.{name}]")
-    if unknown := set(row) - set(known):
-        raise UsageError(
-            f"{path}: [hosts.{name}] has unknown key(s) {', '.join(sorted(unknown))}",
-            next_step=f"known keys: {', '.join(sorted(known))}",
-        )
-    try:
-        return HostConfig(**row)
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"{path}: [hosts.{name}]: {error}", next_step="see README.md, Configuration"
-        ) from error
+    return HostConfig.from_table(name, row)
 
 
 def _environment(name: str) -> Path | None:

@@ -216,7 +216,7 @@ def _compile(text: str) -> tuple[tuple[ast.AST, ...], tuple[str, ...], tuple[byt
     names: list[str] = []
     anonymous = 0
 
-    def encode(token: re.Match[str], star: str = "") -> str:
+    def encode(token: re.Match[str], star: str = "", default: str = "") -> str:
         nonlocal anonymous
         if token["string"] or token["comment"]:
             return token.group()
@@ -231,12 +231,19 @@ def _compile(text: str) -> tuple[tuple[ast.AST, ...], tuple[str, ...], tuple[byt
             name = f"_{anonymous}"
         elif name not in names:
             names.append(name)
-        return star + _MANY + name if token["many"] else _ONE + name
+        if not token["many"]:
+            return _ONE + name
+        in_list = code[token.end() :].lstrip()[:1] in (",", ")")
+        return star + _MANY + name + (default if in_list else "")
 
     try:
-        module = _parse(_TOKEN.sub(encode, code))
-        if module is None:  # `f(k=$V, $...REST)`: Python wants a star after a keyword
-            module = ast.parse(_TOKEN.sub(lambda t: encode(t, "*"), code))
+        # after a keyword Python wants a star, after a parameter's default another default
+        module = (
+            _parse(_TOKEN.sub(encode, code))
+            or _parse(_TOKEN.sub(lambda t: encode(t, star="*"), code))
+            or _parse(_TOKEN.sub(lambda t: encode(t, default="=..."), code))
+            or ast.parse(_TOKEN.sub(encode, code))
+        )
     except SyntaxError as error:
         raise PatternError(
             f"pattern is not Python: {error.msg} in {text!r}",
@@ -338,6 +345,8 @@ def _node(pattern: Any, node: Any, bound: Bindings) -> Iterator[Bindings]:
     """All ways in which a pattern node matches a node, as extended bindings."""
     name = _name(pattern, _ONE)
     if name is not None:
+        if isinstance(node, ast.keyword):
+            return
         expression = isinstance(pattern, ast.Expr) and isinstance(node, ast.Expr)
         yield from _bind(name, node.value if expression else node, bound)
         return
@@ -374,6 +383,10 @@ def _fields(
     if not names:
         yield bound
         return
+    if names[0] in ("orelse", "finalbody") and not getattr(node, names[0]):
+        if not getattr(pattern, names[0]):
+            yield from _fields(pattern, node, names[1:], bound)
+        return
     for step in _node(getattr(pattern, names[0], None), getattr(node, names[0], None), bound):
         yield from _fields(pattern, node, names[1:], step)
 
@@ -406,28 +419,26 @@ def _one(pattern: Any, node: Any, bound: Bindings) -> Iterator[Bindings]:
 
 
 def _call(pattern: ast.Call, node: ast.Call, bound: Bindings) -> Iterator[Bindings]:
-    """Positional arguments in order, keywords in any; ``$...`` takes the rest of both."""
-    rest = [_name(a, _MANY) for a in pattern.args]
+    """Positional arguments in order, keywords in any; a last ``$...`` takes the rest of both."""
+    open_end = bool(pattern.args) and _name(pattern.args[-1], _MANY) is not None
     for step in _node(pattern.func, node.func, bound):
-        for after in _keywords(pattern.keywords, node.keywords, step, rest[-1] if rest else None):
-            yield from _sequence(pattern.args, node.args, after)
+        for after, left in _keywords(pattern.keywords, node.keywords, step):
+            if open_end or not left:
+                yield from _sequence(pattern.args, [*node.args, *left], after)
 
 
 def _keywords(
-    patterns: Sequence[ast.keyword],
-    nodes: Sequence[ast.keyword],
-    bound: Bindings,
-    rest: str | None,
-) -> Iterator[Bindings]:
+    patterns: Sequence[ast.keyword], nodes: Sequence[ast.keyword], bound: Bindings
+) -> Iterator[tuple[Bindings, list[ast.keyword]]]:
+    """All ways to find the wanted keywords, each with those that are left over."""
     if not patterns:
-        if not nodes or rest is not None:
-            yield bound
+        yield bound, list(nodes)
         return
     for index, node in enumerate(nodes):
         for named in _node(patterns[0].arg, node.arg, bound):
             for step in _node(patterns[0].value, node.value, named):
                 others = [*nodes[:index], *nodes[index + 1 :]]
-                yield from _keywords(patterns[1:], others, step, rest)
+                yield from _keywords(patterns[1:], others, step)
 
 
 @dataclass(frozen=True)

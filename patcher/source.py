@@ -160,13 +160,13 @@ class Source:
         return max(1, bisect_right(self._line_starts, offset))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Byte range of a node; decorators belong to what they decorate."""
+        """Byte range of a node; decorators, with their ``@``, belong to what they decorate."""
         first = first_node(node)
+        start = self.offset(first.lineno, first.col_offset)
+        if first is not node:
+            start = self.data.rindex(b"@", 0, start)
         end_line, end_column = _end(node)
-        return (
-            self.offset(first.lineno, first.col_offset),
-            self.offset(end_line, end_column),
-        )
+        return start, self.offset(end_line, end_column)
 
     def text(self, node: ast.AST) -> str:
         """The node's own source text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import libcst as cst
 
@@ -39,15 +39,17 @@ class AddElement:
 
         def change(container: cst.CSTNode) -> cst.CSTNode:
             assert isinstance(container, cst.List | cst.Tuple | cst.Set)
-            opening: cst.BaseParenthesizableWhitespace | None = None
-            if isinstance(container, cst.List):
-                opening = container.lbracket.whitespace_after
-            elif isinstance(container, cst.Set):
-                opening = container.lbrace.whitespace_after
-            elif container.lpar:
-                opening = container.lpar[0].whitespace_after
             items = [e for e in container.elements if isinstance(e, cst.Element)]
-            return container.with_changes(elements=extended(items, new, opening))
+            brackets = _brackets(container)
+            if brackets is None:
+                return container.with_changes(elements=extended(items, new, None, None)[0])
+            left, right, opening, closing = brackets
+            longer, rest = extended(items, new, opening.whitespace_after, closing.whitespace_before)
+            end = closing.with_changes(whitespace_before=rest)
+            changes = {left: opening, right: end}
+            if isinstance(container, cst.Tuple):
+                changes = {left: [opening, *container.lpar[1:]], right: [*container.rpar[:-1], end]}
+            return container.with_changes(elements=longer, **changes)
 
         return rewrite(match.source, node, change)
 
@@ -93,13 +95,24 @@ class AddKeyword:
         def change(call: cst.CSTNode) -> cst.CSTNode:
             assert isinstance(call, cst.Call)
             args = list(call.args)
-            closing = args[-1].whitespace_after_arg if args else None
-            longer = extended(args, new, call.whitespace_before_args)
-            if closing is not None and not isinstance(args[-1].comma, cst.Comma):
-                empty = cst.SimpleWhitespace("")
-                longer[-2] = longer[-2].with_changes(whitespace_after_arg=empty)
-                longer[-1] = longer[-1].with_changes(whitespace_after_arg=closing)
-            return call.with_changes(args=longer)
+            if not args:
+                return call.with_changes(args=[new])
+            last = args[-1]
+            empty = cst.SimpleWhitespace("")
+            if isinstance(last.comma, cst.Comma):
+                # the white space before the bracket hangs on the trailing comma
+                closing = last.comma.whitespace_after
+                args[-1] = last.with_changes(comma=last.comma.with_changes(whitespace_after=empty))
+            else:
+                closing = last.whitespace_after_arg
+                args[-1] = last.with_changes(whitespace_after_arg=empty)
+            longer, rest = extended(args, new, call.whitespace_before_args, closing)
+            end = longer[-1]
+            if isinstance(end.comma, cst.Comma):
+                end = end.with_changes(comma=end.comma.with_changes(whitespace_after=rest))
+            else:
+                end = end.with_changes(whitespace_after_arg=rest)
+            return call.with_changes(args=[*longer[:-1], end])
 
         return rewrite(match.source, node, change)
 
@@ -118,26 +131,58 @@ class AddKeyword:
         return f"add keyword {self.name}={self.value} at {self.anchor.describe()}"
 
 
-def extended(
-    items: list[_Item], new: _Item, opening: cst.BaseParenthesizableWhitespace | None
-) -> list[_Item]:
-    """The items with one more, separated and closed as the others are.
+_Space = cst.BaseParenthesizableWhitespace
+_Brackets = tuple[str, str, Any, Any]
 
-    A trailing comma stays a trailing comma; one item per line stays one item per line.
+
+def _brackets(container: cst.List | cst.Tuple | cst.Set) -> _Brackets | None:
+    """Names and nodes of what opens and closes a collection; None for a bare tuple."""
+    if isinstance(container, cst.List):
+        return "lbracket", "rbracket", container.lbracket, container.rbracket
+    if isinstance(container, cst.Set):
+        return "lbrace", "rbrace", container.lbrace, container.rbrace
+    if container.lpar:
+        return "lpar", "rpar", container.lpar[0], container.rpar[-1]
+    return None
+
+
+def extended(
+    items: list[_Item], new: _Item, opening: _Space | None, closing: _Space | None
+) -> tuple[list[_Item], _Space | None]:
+    """The items with one more, and the white space before the bracket that closes them.
+
+    A trailing comma stays a trailing comma, one item per line stays one item per line, and a
+    comment stays with the item that it stands beside.
     """
     if not items:
-        return [new]
+        return [new], closing
     last = items[-1]
     if len(items) > 1 and isinstance(items[-2].comma, cst.Comma):
-        separator = items[-2].comma
+        separator = _beside(items[-2].comma, None)
     elif isinstance(opening, cst.ParenthesizedWhitespace):
-        separator = cst.Comma(whitespace_after=opening)
+        separator = _beside(cst.Comma(whitespace_after=opening), None)
     else:
         separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    if isinstance(closing, cst.ParenthesizedWhitespace) and closing.first_line.comment:
+        separator = _beside(separator, closing.first_line)
+        closing = closing.with_changes(first_line=_bare(closing.first_line))
     longer = items[:-1]
     longer.append(last.with_changes(comma=separator))
     longer.append(new.with_changes(comma=last.comma))
-    return longer
+    return longer, closing
+
+
+def _beside(comma: cst.Comma, line: cst.TrailingWhitespace | None) -> cst.Comma:
+    """The comma with another comment (or none) at the end of its line."""
+    space = comma.whitespace_after
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        return comma
+    first = line if line is not None else _bare(space.first_line)
+    return comma.with_changes(whitespace_after=space.with_changes(first_line=first, empty_lines=[]))
+
+
+def _bare(line: cst.TrailingWhitespace) -> cst.TrailingWhitespace:
+    return line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
 
 
 def _wrong_kind(match: Match, node: ast.AST, expected: str) -> Finding:

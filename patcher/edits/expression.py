@@ -53,7 +53,8 @@ def replace_expression(match: Match, node: ast.AST, code: str) -> Splice:
     """
     source = match.source
     start, end = source.span(node)
-    wanted = ast.dump(ast.parse(code, mode="eval").body)
+    code = code.replace("\r\n", "\n")
+    wanted = ast.dump(ast.parse(f"({code})", mode="eval").body)
     for text in (code, f"({code})"):
         data = text.replace("\n", source.newline.decode()).encode()
         after = Source(source.path, source.data[:start] + data + source.data[end:])

@@ -69,8 +69,15 @@ class AddImport:
         assert isinstance(found, cst.ImportFrom)
         assert not isinstance(found.names, cst.ImportStar)
         new = cst.ImportAlias(name=cst.Name(self.name))
-        opening = found.lpar.whitespace_after if found.lpar else None
-        return found.with_changes(names=extended(list(found.names), new, opening))
+        names = list(found.names)
+        if found.lpar is None or found.rpar is None:
+            return found.with_changes(names=extended(names, new, None, None)[0])
+        longer, rest = extended(
+            names, new, found.lpar.whitespace_after, found.rpar.whitespace_before
+        )
+        return found.with_changes(
+            names=longer, rpar=found.rpar.with_changes(whitespace_before=rest)
+        )
 
     def present(self, subject: Subject) -> bool:
         """See :class:`~patcher.edits.base.Edit`."""
