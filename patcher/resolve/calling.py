@@ -19,10 +19,10 @@ from patcher.resolve.classes import ClassInfo, is_decorated
 from patcher.resolve.evidence import Evidence
 from patcher.resolve.infer import Inference
 from patcher.resolve.memory import collector_paused
-from patcher.resolve.overrides import Misfit, misfits, overridden
+from patcher.resolve.overrides import Misfit, misfit_of, overridden
 from patcher.resolve.program import Module, Program
 from patcher.resolve.references import Reference, Region, references, touches
-from patcher.resolve.signatures import mismatch, shown, signature_of
+from patcher.resolve.signatures import mismatch, of_function, shown, signature_of
 from patcher.resolve.values import (
     ClassValue,
     External,
@@ -75,7 +75,7 @@ class _Checker:
                     self._class(reference.node, reference, regions)
                 case ast.Return(value=ast.Name() | ast.Attribute() as value):
                     for returned in self.inference.evaluate(value, reference.scope):
-                        if isinstance(returned, ClassValue):
+                        if isinstance(returned, ClassValue) and returned.exact:
                             self._complete(returned.info, reference.node, reference)
 
     # ------------------------------------------------------------------ calls
@@ -117,6 +117,9 @@ class _Checker:
                 self.result.checked += 1
                 return
             failed.append((value, signature, reason))
+        if self._overrides_take(call, at):
+            self.result.unknown += 1
+            return
         self.result.checked += 1
         value, signature, reason = failed[0]
         site = self._definition(value)
@@ -136,6 +139,24 @@ class _Checker:
                 else f"call it as {site.path if site else 'its definition'} declares it"
             ),
         )
+
+    def _overrides_take(self, call: ast.Call, at: Reference) -> bool:
+        """Whether the receiver may be of a subclass whose override takes the call."""
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        for receiver in self.inference.evaluate(call.func.value, at.scope):
+            if not isinstance(receiver, InstanceValue) or receiver.exact:
+                continue
+            if self.inference.lineage(receiver.info).is_structural:
+                return True
+            for derived in self.evidence.subclasses(receiver.info):
+                if call.func.attr not in derived.own:
+                    continue
+                method = derived.methods.get(call.func.attr)
+                signature = of_function(method, bound=True) if method else None
+                if signature is None or mismatch(signature, call) is None:
+                    return True
+        return False
 
     def _definition(self, value: Value) -> Site | None:
         match value:
@@ -183,7 +204,8 @@ class _Checker:
             if overridden(self.inference, info, name) is None:
                 continue
             self.result.checked += 1
-            for misfit in misfits(self.evidence, self.pristine, info, name):
+            misfit = misfit_of(self.evidence, self.pristine, info, name)
+            if misfit is not None:
                 self._misfit(misfit, at)
 
     def _misfit(self, misfit: Misfit, at: Reference) -> None:

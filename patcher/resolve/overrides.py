@@ -19,12 +19,13 @@ _OWN_CONTRACT = frozenset(
 )
 """Methods that every class calls its own way."""
 
+_OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """One way in which a method does not fit the one that it overrides."""
+    """How a method does not fit the one that it overrides."""
 
     name: str
     reason: str
@@ -46,7 +47,7 @@ class _Pair:
     base_class: ClassInfo
 
 
-def misfits(evidence: Evidence, pristine: Program, info: ClassInfo, name: str) -> list[Misfit]:
+def misfit_of(evidence: Evidence, pristine: Program, info: ClassInfo, name: str) -> Misfit | None:
     """How a method fails to fit the nearest base's, in ways that some caller could notice.
 
     Not reported: what another override in the pristine tree does as well, since callers cope with
@@ -54,24 +55,18 @@ def misfits(evidence: Evidence, pristine: Program, info: ClassInfo, name: str) -
     would run into.
     """
     pair = overridden(evidence.inference, info, name)
-    if pair is None:
-        return []
-    differences = compare(pair.own, pair.base)
-    if not differences:
-        return []
+    differences = compare(pair.own, pair.base) if pair else []
+    if pair is None or not differences:
+        return None
     accepted = _precedents(evidence, pristine, info, pair)
-    site = pair.base_class.scope.module.source.site(
-        pair.base_node, scope=pair.base_class.scope.qualified
-    )
-    found = []
-    for difference in differences:
-        if difference in accepted or not _matters(evidence, difference, pair, name):
-            continue
-        severity = Severity.WARNING if difference.renamed else Severity.ERROR
-        found.append(
-            Misfit(name, difference.reason, severity, pair.node, pair.own, pair.base, site)
-        )
-    return found
+    left = [d for d in differences if d not in accepted and _matters(evidence, d, pair, name)]
+    if not left:
+        return None
+    severity = Severity.WARNING if all(d.renamed for d in left) else Severity.ERROR
+    reason = "; ".join(d.reason for d in left)
+    source, scope = pair.base_class.scope.module.source, pair.base_class.scope.qualified
+    site = source.site(pair.base_node, scope=scope)
+    return Misfit(name, reason, severity, pair.node, pair.own, pair.base, site)
 
 
 def overridden(inference: Inference, info: ClassInfo, name: str) -> _Pair | None:
@@ -176,12 +171,13 @@ def compare(own: Signature, base: Signature) -> list[Difference]:
         if keyword and parameter.name not in mine:
             found.append(Difference(parameter.name, f"it does not take {parameter.name}"))
     for name, parameter in mine.items():
-        if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+        if parameter.kind in _OPEN:
             continue
         if parameter.default is not Parameter.empty or name in renamed:
             continue
         if name not in theirs:
-            found.append(Difference(name, f"it also needs {name}"))
+            if not any(p.kind in _OPEN for p in theirs.values()):
+                found.append(Difference(name, f"it also needs {name}"))
         elif theirs[name].default is not Parameter.empty:
             found.append(Difference(name, f"it needs {name}, which callers may leave out"))
     return found

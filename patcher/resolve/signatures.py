@@ -65,8 +65,10 @@ def of_class(inference: Inference, info: ClassInfo) -> Signature | None:
             return of_function(method, bound=True) if method else None
         if is_decorated(one.node, "dataclass") and _option(one.node, "init", True):
             return _generated(inference, one)
-        if any(decorator_name(b) in ("NamedTuple", "Struct") for b in one.node.bases):
+        if any(decorator_name(b) == "NamedTuple" for b in one.node.bases):
             return _generated(inference, one)
+    if "msgspec.Struct" in lineage.externals:
+        return _generated(inference, info)
     if lineage.complete and set(lineage.externals) <= _EMPTY_BASES:
         return Signature()
     return None
