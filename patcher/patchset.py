@@ -81,7 +81,9 @@ class PatchSet:
     ``manifest`` is the path of the generated module by which a patched tree tells what is in it;
     ``launch`` the command line that uses what the set brings; ``dispatch`` says which rows of the
     ``dispatch`` query the ledger must know: those that fall under one of its rules, each of which
-    gives fields (or ``path``, ``scope``) a regular expression that must match whole. ``shows`` are probes that the patched tree must answer with yes.
+    gives fields (or ``path``, ``scope``) a regular expression that must match whole.
+    ``shows`` are probes that the patched tree must answer with yes. ``folder`` and ``source`` are
+    filled in by :func:`load_set`: where the set lies, and that again if it is not ddpatch's own.
     """
 
     name: str
@@ -94,6 +96,7 @@ class PatchSet:
     launch: str = ""
     patches: tuple[Patch, ...] = ()
     folder: Path = field(default_factory=Path)
+    source: str = ""
 
     @property
     def label(self) -> str:
@@ -136,7 +139,8 @@ def load_set(name: str) -> PatchSet:
     ]
     folder = Path(str(package.__file__)).parent
     values = {f: getattr(base, f) for f in base.__dataclass_fields__}
-    return PatchSet(**{**values, "patches": ordered(found), "folder": folder})
+    source = "" if package.__name__.startswith("patches.") else str(folder)
+    return PatchSet(**{**values, "patches": ordered(found), "folder": folder, "source": source})
 
 
 def available() -> list[str]:

@@ -60,6 +60,7 @@ class PatchedRef:
     snapshot: SnapshotRef
     set_label: str
     patches: tuple[str, ...]
+    set_source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,14 @@ class Store:
                 ]
             )
         )
-        return PatchedRef(slug, commit.hexsha, snapshot, notes["Set"], tuple(filter(None, patches)))
+        return PatchedRef(
+            slug,
+            commit.hexsha,
+            snapshot,
+            notes["Set"],
+            tuple(filter(None, patches)),
+            notes.get("Set-Folder", ""),
+        )
 
     def last_patched(self) -> PatchedRef | None:
         """The patched tree that was applied last, or None."""
@@ -320,10 +328,15 @@ class Store:
         return data
 
     def put_patched(
-        self, snapshot: SnapshotRef, set_label: str, commits: Sequence[PatchCommit]
+        self,
+        snapshot: SnapshotRef,
+        set_label: str,
+        set_folder: str,
+        commits: Sequence[PatchCommit],
     ) -> PatchedRef:
         """Replace the target's patched series by these commits on top of the snapshot.
 
+        ``set_folder`` is where a set that does not come with ddpatch lies, else empty.
         Author and dates are fixed (the snapshot's), so the same series has the same commit ids.
         """
         branch = _patched_branch(snapshot.slug)
@@ -332,6 +345,8 @@ class Store:
             stream.write(b"reset %s\nfrom %s\n\n" % (branch.encode(), snapshot.oid.encode()))
             for commit in commits:
                 message = f"{commit.message.rstrip()}\nSet: {set_label}\nSnapshot: {snapshot.oid}\n"
+                if set_folder:
+                    message += f"Set-Folder: {set_folder}\n"
                 _commit(stream, branch, message, snapshot.time, None)
                 for path, data in sorted(commit.files.items()):
                     if data is None:

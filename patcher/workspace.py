@@ -15,15 +15,19 @@ from inventory import Cache, run
 from inventory.model import Inventory
 from patcher.ledger import load_ledger
 from patcher.manifest import TreeManifest, pristine, read_manifest
-from patcher.model import Outcome, UsageError
+from patcher.model import Manifest, Outcome, UsageError
 from patcher.patchset import PatchSet, load_set
 from patcher.plan import Plan, make_plan
 from patcher.probe import Subject
+from patcher.push.plan import Change, PushPlan, build_plan
 from patcher.store import PatchCommit, PatchedRef, SnapshotRef, Store
-from patcher.targets import HostConfig, Progress, Target, parse_target, quiet, slug_of
-from patcher.targets.record import RecordDiff, compare_record
+from patcher.targets import HostConfig, Progress, Target, parse_target, quiet, slug
+from patcher.targets.base import Skipped
+from patcher.targets.record import RecordDifference, compare
 from patcher.tree import Tree
 from patcher.verify.check import Context
+
+_NUMBERED = re.compile(r"(.+)@(\d+)")
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class Snapped:
     moved: int
     moved_bytes: int
     unchanged: bool
-    record: RecordDiff | None
+    record: RecordDifference | None
+    skipped: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,21 @@ class Workspace:
     # ---------------------------------------------------------------- snapshots
 
     def target(self, spec: str, *, python: str | None = None, path: str | None = None) -> Target:
-        """The target that a word on the command line means."""
+        """The target that a word on the command line means.
+
+        What a snapshot has found out stays true for the commands that follow: without ``python``
+        and ``path``, the interpreter and the folder of its newest snapshot are taken.
+        """
+        if python is None and path is None and not spec.startswith(("pypi:", "local:")):
+            ref = self.store.find(slug(spec))
+            if ref is not None:
+                facts = self.store.manifest(ref.oid).facts
+                python, path = facts.python or None, facts.root
         return parse_target(spec, self.hosts, python=python, path=path)
 
     def snapshot(self, spec: str, *, python: str | None = None, path: str | None = None) -> Snapped:
         """Bring a target's install into the store; only content that it lacks is moved."""
-        target = self.target(spec, python=python, path=path)
+        target = parse_target(spec, self.hosts, python=python, path=path)
         known = self.store.known()
         moved: dict[str, int] = {}
         with target.connect(self.progress) as session:
@@ -90,7 +104,8 @@ class Workspace:
             moved=len(moved),
             moved_bytes=sum(moved.values()),
             unchanged=before is not None and before.oid == ref.oid,
-            record=compare_record(tree),
+            record=_record(self.store.manifest(ref.oid), tree),
+            skipped=taken.skipped,
         )
 
     def find(self, name: str | None) -> SnapshotRef:
@@ -106,7 +121,7 @@ class Workspace:
                     next_step="`ddpatch snapshot TARGET`, or name a release: `--version 0.5.11`",
                 )
             return newest[0]
-        numbered = re.fullmatch(r"(.+)@(\d+)", name)
+        numbered = _NUMBERED.fullmatch(name)
         if numbered and (history := self.store.history(self._slug(numbered[1]))):
             ref = self.store.find(history[0].slug, int(numbered[2]))
             if ref is None:
@@ -120,13 +135,19 @@ class Workspace:
         return ref or self.snapshot(name).ref
 
     def _slug(self, name: str) -> str:
-        return slug_of(name, self.hosts)
+        if name.startswith(("local:", "pypi:")):
+            return parse_target(name, self.hosts).slug
+        return slug(name)
 
     # --------------------------------------------------------------- questions
 
     def survey(self, tree: Tree) -> Inventory:
         """The inventory of a tree, from the cache where it is known."""
-        return run(tree, Cache(self.store.cache), self.progress)
+
+        def told(done: int, total: int) -> None:
+            self.progress("inventory", done, total)
+
+        return run(tree, Cache(self.store.cache), told)
 
     def subject(self, ref: SnapshotRef) -> Subject:
         """A snapshot with its inventory."""
@@ -162,7 +183,9 @@ class Workspace:
         if dry_run:
             return Applied(ref, plan, Outcome.APPLIED, replaced=told)
         before = self.store.patched(ref.slug)
-        patched = self.store.put_patched(ref, patch_set.label, _series(plan, snapshot, told))
+        patched = self.store.put_patched(
+            ref, patch_set.label, patch_set.source, _series(plan, snapshot, told)
+        )
         again = before is not None and before.oid == patched.oid
         outcome = Outcome.ALREADY_APPLIED if again else Outcome.APPLIED
         return Applied(ref, plan, outcome, patched, told)
@@ -173,7 +196,7 @@ class Workspace:
             found = self.store.last_patched()
         else:
             found = self.store.patched(self._slug(name))
-            numbered = re.fullmatch(r"(.+)@\d+", name)
+            numbered = _NUMBERED.fullmatch(name)
             if found is None and numbered:
                 found = self.store.patched(self._slug(numbered[1]))
         if found is None:
@@ -184,12 +207,45 @@ class Workspace:
             )
         return found
 
+    @staticmethod
+    def set_of(ref: PatchedRef) -> str:
+        """The name (or folder) by which a patched tree's set is loaded again."""
+        return ref.set_source or ref.set_label.partition("@")[0]
+
     def context(self, ref: PatchedRef) -> Context:
         """Everything that verification looks at, planned anew from the snapshot."""
-        patch_set = load_set(ref.set_label.partition("@")[0])
+        patch_set = load_set(self.set_of(ref))
         plan, _ = self.plan(ref.snapshot, patch_set)
         tree = self.store.patched_tree(ref)
         return Context(plan, tree, load_ledger(patch_set), self.survey)
+
+
+def push_plan(workspace: Workspace, ref: PatchedRef, patch_set: PatchSet) -> PushPlan:
+    """The plan that takes a target from the snapshot to the patched tree of the store."""
+    base = workspace.store.tree(ref.snapshot)
+    changes = [
+        Change(path, base.read(path) if path in base else None, new)
+        for path, new in workspace.store.patched_changes(ref).items()
+    ]
+    facts = base.facts
+    record = f"{facts.distinfo}/RECORD"
+    listed = record in base and not facts.editable
+    return build_plan(
+        changes,
+        set_name=patch_set.name,
+        set_version=patch_set.version,
+        distinfo=facts.distinfo,
+        record=base.read(record) if listed else None,
+        dispatch=[c.path for c in changes if c.kind == "replace"],
+    )
+
+
+def _record(manifest: Manifest, tree: Tree) -> RecordDifference | None:
+    """How the install differs from its RECORD; None for an editable install or a plain folder."""
+    path = f"{manifest.facts.distinfo}/RECORD"
+    if manifest.facts.editable or path not in tree:
+        return None
+    return compare(manifest, tree.read(path))
 
 
 def _series(plan: Plan, snapshot: Tree, told: TreeManifest | None) -> list[PatchCommit]:

@@ -11,11 +11,12 @@ from pathlib import Path
 import click
 
 from patcher import __version__
-from patcher.cli.app import CONTEXT, App, error_report
+from patcher.cli.app import CONTEXT, SECTIONS, App, error_report
 from patcher.cli.show import show
 from patcher.model import DdpatchError
 
 _SHARED = {"app", "progress", "show"}
+_ORDER = ("snapshot", "apply", "verify", "push", "rollback")
 _SECTIONS = ("Main job", "Look", "Prove", "Write patches", "Shell")
 
 
@@ -47,7 +48,7 @@ class _Commands(click.Group):
 
             near = get_close_matches(args[0], self.list_commands(ctx), 1)
             if near:
-                error.message += f" Did you mean {near[0]!r}?"
+                raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -55,10 +56,9 @@ class _Commands(click.Group):
         for name in self.list_commands(ctx):
             found = self.get_command(ctx, name)
             assert found is not None
-            place = getattr(found, "order", 99)
-            row = (place, name, found.get_short_help_str(70))
-            sections[getattr(found, "section", "Other")].append(row)
-        for section in _SECTIONS:
+            place = _ORDER.index(name) if name in _ORDER else len(_ORDER)
+            sections[SECTIONS[name]].append((place, name, found.get_short_help_str(70)))
+        for section in filter(sections.__contains__, _SECTIONS):
             with formatter.section(section):
                 formatter.write_dl([(name, text) for _, name, text in sorted(sections[section])])
 

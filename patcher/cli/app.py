@@ -23,6 +23,9 @@ from patcher.workspace import Workspace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+SECTIONS: dict[str, str] = {}
+"""Command to the heading under which it is listed."""
+
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -77,11 +80,12 @@ def command(
             show(report, as_json=json)
             raise SystemExit(int(report.exit_code))
 
-        made = click.command(name, context_settings=CONTEXT, **attributes)(run)
+        make_command = click.command(name, context_settings=CONTEXT, **attributes)
+        made: click.Command = make_command(run)
         made.params.append(
             click.Option(["--json"], is_flag=True, help="One JSON document on standard output.")
         )
-        made.section = section  # type: ignore[attr-defined]
+        SECTIONS[name] = section
         return made
 
     return make

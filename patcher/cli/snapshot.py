@@ -10,7 +10,7 @@ from patcher.cli.app import App, command, plural, target_options
 from patcher.model import ExitCode, Report, Table
 
 if TYPE_CHECKING:
-    from patcher.targets.record import RecordDiff
+    from patcher.targets.record import RecordDifference
     from patcher.workspace import Snapped
 
 _SHOWN = 12
@@ -69,6 +69,7 @@ def _report(taken: Snapped) -> Report:
             "files": taken.files,
             "moved": {"contents": taken.moved, "bytes": taken.moved_bytes},
             "record": record,
+            "skipped": taken.skipped,
         },
         headline=f"snapshot of {taken.ref.target}: sglang {facts.version}",
         lines=tuple(lines),
@@ -77,7 +78,7 @@ def _report(taken: Snapped) -> Report:
     )
 
 
-def _record_line(record: RecordDiff | None) -> str:
+def _record_line(record: RecordDifference | None) -> str:
     if record is None:
         return "none (an editable install or a plain folder)"
     counts = (
@@ -90,7 +91,7 @@ def _record_line(record: RecordDiff | None) -> str:
     return ", ".join(f"{n} {word}" for n, word in counts)
 
 
-def _tables(record: RecordDiff | None) -> tuple[Table, ...]:
+def _tables(record: RecordDifference | None) -> tuple[Table, ...]:
     if record is None:
         return ()
     rows = [

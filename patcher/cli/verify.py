@@ -8,7 +8,8 @@ import click
 
 from patcher.cli.app import App, command, exit_for, plural
 from patcher.model import Report, Table
-from patcher.verify import Check, LevelResult, climb, up_to
+from patcher.verify import LevelResult, climb, up_to
+from patcher.verify.check import Check
 
 
 @command("verify", section="Prove", short_help="Prove the patched tree, level by level.")

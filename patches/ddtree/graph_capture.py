@@ -42,7 +42,9 @@ PATCH = Patch(
                                 build_ddtree_capture_input,
                             )
 
-                            return build_ddtree_capture_input(self)
+                            return build_ddtree_capture_input(
+                                self.model_runner.server_args, self.buffers.custom_mask
+                            )
                     """,
                 ),
             ),
@@ -75,7 +77,9 @@ class CudaGraphRunner:
                 build_ddtree_capture_input,
             )
 
-            return build_ddtree_capture_input(self)
+            return build_ddtree_capture_input(
+                self.model_runner.server_args, self.buffers.custom_mask
+            )
         if self.model_runner.spec_algorithm.is_dflash():
             spec_info = DFlashVerifyInput()
         return spec_info
