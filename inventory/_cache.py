@@ -26,6 +26,17 @@ FORMAT = 1
 TREES_KEPT = 32
 """How many whole inventories stay; single files' answers are small and all stay."""
 
+_NOT_OURS = (
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+)
+"""Errors of the file system or of a neighbour, not of the content."""
+
 Key = tuple[str, str]
 """Path and content hash of one file."""
 
@@ -40,8 +51,9 @@ class Cache:
     Raises :class:`~patcher.model.UsageError` where the directory cannot be used at all.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, patience_s: float = 10.0) -> None:
         self.path = directory / "inventory.sqlite"
+        self.patience_s = patience_s
 
     def tree(self, identity: str, digest: str) -> Inventory | None:
         """The inventory of a whole tree, or None."""
@@ -78,7 +90,7 @@ class Cache:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            base = sqlite3.connect(self.path, isolation_level=None)
+            base = sqlite3.connect(self.path, timeout=self.patience_s, isolation_level=None)
         except OSError as error:
             raise self._unusable(error) from error
         try:
@@ -103,9 +115,8 @@ class Cache:
                 for key in keys:
                     for (answer,) in base.execute(query, (key,)):
                         found[key] = answer
-        except sqlite3.OperationalError as error:
-            raise self._unusable(error) from error
         except sqlite3.DatabaseError as error:
+            self._refuse(error)
             raise Damaged(str(error)) from error
         return found
 
@@ -123,13 +134,17 @@ class Cache:
                     (TREES_KEPT,),
                 )
                 base.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            raise self._unusable(error) from error
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            self._refuse(error)
             self._discard()
 
     def _discard(self) -> None:
         self.path.unlink(missing_ok=True)
+
+    def _refuse(self, error: sqlite3.DatabaseError) -> None:
+        """Raise UsageError where a new database could do no better than this one."""
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_OURS:
+            raise self._unusable(error) from error
 
     def _unusable(self, error: Exception) -> UsageError:
         return UsageError(

@@ -4,28 +4,190 @@ from __future__ import annotations
 
 from inventory.model import Case
 
+_HOME = "sglang/srt/speculative/spec_info.py"
 _SPEC = """\
 class SpeculativeAlgorithm(Enum):
     DFLASH = auto()
     EAGLE = auto()
     EAGLE3 = auto()
     NONE = auto()
-    def is_none(self) -> bool:
-        return self == SpeculativeAlgorithm.NONE
-    def is_dflash(self) -> bool:
-        return self == SpeculativeAlgorithm.DFLASH
-    def is_eagle(self) -> bool:
-        return self in (SpeculativeAlgorithm.EAGLE, SpeculativeAlgorithm.EAGLE3)
-    def supports_tree(self) -> bool:
-        return self.is_eagle() or self.is_dflash()
+
+    def is_none(self) -> bool: return self == SpeculativeAlgorithm.NONE
+    def is_dflash(self) -> bool: return self == SpeculativeAlgorithm.DFLASH
+    def is_eagle(self) -> bool: return self in (cls.EAGLE, cls.EAGLE3)
+    def supports_tree(self) -> bool: return self.is_eagle() or self.is_dflash()
 
 class SpecInputType(IntEnum):
     DFLASH_VERIFY = auto()
 
 class SpecInput:
-    def is_verify_input(self) -> bool:
-        return self.spec_input_type in {SpecInputType.DFLASH_VERIFY}
+    def is_verify_input(self) -> bool: ...
 
 class EagleVerifyInput(SpecInput): ...
+class DFlashWorker: ...
 """
-CASES: tuple[Case, ...] = ()
+_ELSEWHERE = "sglang/srt/x.py"
+
+
+def _case(title: str, code: str, *rows: dict[str, str | int | tuple[str, ...]]) -> Case:
+    """A case whose code stands beside the definitions above; only its own rows are given."""
+    return Case(title, {_HOME: _SPEC, _ELSEWHERE: "# speculative\n" + code}, rows)
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "definitions of predicates stand in their own scope; members inside are compared",
+        {_HOME: _SPEC},
+        (
+            {
+                "symbol": "is_none",
+                "kind": "definition",
+                "scope": "SpeculativeAlgorithm.is_none",
+                "family": "none",
+                "test": "self == SpeculativeAlgorithm.NONE",
+                "line": 7,
+            },
+            {"symbol": "NONE", "kind": "comparison", "scope": "SpeculativeAlgorithm.is_none"},
+            {"symbol": "is_dflash", "kind": "definition", "on": ("DFLASH",), "line": 8},
+            {"symbol": "DFLASH", "kind": "comparison", "subject": "self", "context": "return"},
+            {"symbol": "is_eagle", "kind": "definition", "on": ("EAGLE", "EAGLE3")},
+            {"symbol": "EAGLE", "kind": "membership", "family": "eagle"},
+            {"symbol": "EAGLE3", "kind": "membership", "family": "eagle"},
+            {
+                "symbol": "supports_tree",
+                "kind": "definition",
+                "family": "several",
+                "on": ("DFLASH", "EAGLE", "EAGLE3"),
+            },
+            {"symbol": "is_eagle", "kind": "predicate-call"},
+            {"symbol": "is_dflash", "kind": "predicate-call", "family": "dflash"},
+            {"symbol": "is_verify_input", "kind": "definition", "family": "input-type"},
+        ),
+    ),
+    _case(
+        "a predicate in a condition is one site, with the whole condition",
+        """\
+class Runner:
+    def replay(self, batch):
+        if batch and self.spec_algorithm.is_dflash(  # the drafter
+        ):
+            pass
+""",
+        {
+            "symbol": "is_dflash",
+            "kind": "predicate-call",
+            "family": "dflash",
+            "on": ("DFLASH",),
+            "context": "if",
+            "scope": "Runner.replay",
+            "subject": "self.spec_algorithm",
+            "test": "batch and self.spec_algorithm.is_dflash( # the drafter )",
+            "line": 4,
+            "column": 22,
+            "end_line": 5,
+        },
+    ),
+    _case(
+        "a predicate kept in a variable, or asked for by name",
+        """\
+is_dflash = algo.is_dflash()
+width = 2 if is_dflash else 1
+assert getattr(algo, "supports_tree")()
+""",
+        {"symbol": "is_dflash", "kind": "predicate-call", "context": "assignment", "line": 2},
+        {"symbol": "is_dflash", "kind": "predicate-value", "context": "ternary", "line": 3},
+        {"symbol": "supports_tree", "kind": "predicate-call", "context": "assert"},
+    ),
+    _case(
+        "strings: compared, one of several, offered, listed, looked up, matched",
+        """\
+if args.speculative_algorithm == "DFLASH": ...
+x = args.speculative_algorithm not in ("EAGLE", None)
+parser.add_argument("--speculative-algorithm", choices=["DFLASH"])
+RESERVED = frozenset({"EAGLE3"})
+WORKERS: dict = {"DFLASH": 1}
+match speculative_algorithm:
+    case "EAGLE": ...
+""",
+        {"symbol": "DFLASH", "kind": "comparison", "subject": "args.speculative_algorithm"},
+        {"symbol": "EAGLE", "kind": "membership", "context": "assignment", "line": 3},
+        {"symbol": "DFLASH", "kind": "choices", "subject": "--speculative-algorithm"},
+        {"symbol": "EAGLE3", "kind": "collection", "subject": "RESERVED"},
+        {"symbol": "DFLASH", "kind": "mapping", "subject": "WORKERS"},
+        {"symbol": "EAGLE", "kind": "comparison", "subject": "speculative_algorithm"},
+    ),
+    _case(
+        "a name handed to what speaks of algorithms counts, one in a message does not",
+        """\
+speculative_algorithm = "EAGLE"
+ok = platform.supports_speculative_algorithm("DFLASH")
+resolve(speculative_algorithm="EAGLE3")
+logger.warning("DFLASH")
+""",
+        {"symbol": "EAGLE", "kind": "assignment", "line": 2},
+        {"symbol": "DFLASH", "kind": "argument", "line": 3},
+        {"symbol": "EAGLE3", "kind": "assignment", "line": 4},
+    ),
+    _case(
+        "an enum member handed on, and one compared by identity",
+        """\
+def f(algo=SpeculativeAlgorithm.NONE): ...
+while algo is not SpeculativeAlgorithm.DFLASH: ...
+""",
+        {"symbol": "NONE", "kind": "reference", "context": "default", "family": "none"},
+        {"symbol": "DFLASH", "kind": "comparison", "context": "while", "family": "dflash"},
+    ),
+    _case(
+        "what other things are called too counts only where algorithms are asked",
+        """\
+if get_moe_a2a_backend().is_none(): ...
+if self.mode == "NONE": ...
+if self.spec_algorithm.is_none(): ...
+if self.tree.is_leaf(): ...
+""",
+        {"symbol": "is_none", "line": 4, "family": "none", "on": ("NONE",)},
+    ),
+    _case(
+        "inputs: by class, by type, by predicate, and made",
+        """\
+if isinstance(spec_info, (EagleVerifyInput, list)): ...
+if spec_info.spec_input_type == SpecInputType.DFLASH_VERIFY: ...
+assert spec_info.is_verify_input()
+spec_info = EagleVerifyInput(topk=1)
+""",
+        {"symbol": "EagleVerifyInput", "kind": "isinstance", "on": ("EAGLE",)},
+        {
+            "symbol": "SpecInputType.DFLASH_VERIFY",
+            "kind": "comparison",
+            "family": "input-type",
+            "on": ("DFLASH",),
+        },
+        {"symbol": "is_verify_input", "kind": "predicate-call", "family": "input-type", "on": ()},
+        {"symbol": "EagleVerifyInput", "kind": "construction", "family": "input-type"},
+    ),
+    _case(
+        "the class of a worker that a function chooses",
+        "def create_worker():\n    return DFlashWorker\n",
+        {"symbol": "DFlashWorker", "kind": "selection", "family": "dflash", "line": 3},
+    ),
+    _case(
+        "the width of the tree: compared through int and or, taken as a truth, not merely used",
+        """\
+if args.speculative_eagle_topk > 1: ...
+if int(self.topk or 0) == 1: ...
+if not self.eagle_topk: ...
+x = [t for t in ts if spec_info.topk]
+y = torch.topk(scores, k=topk)
+z = bs * self.topk
+""",
+        {
+            "symbol": "eagle_topk",
+            "kind": "comparison",
+            "family": "topk",
+            "subject": "args.speculative_eagle_topk",
+        },
+        {"symbol": "topk", "kind": "comparison", "test": "int(self.topk or 0) == 1"},
+        {"symbol": "eagle_topk", "kind": "truth", "context": "if"},
+        {"symbol": "topk", "kind": "truth", "context": "comprehension"},
+    ),
+)

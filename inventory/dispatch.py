@@ -30,6 +30,7 @@ _DEFINED_IN = (ENUM, PLUGIN_CLASS, ROOT)
 _WIDTHS = re.compile(r"(?:speculative_)?(?:eagle_|spec_|tree_|draft_)?topk")
 _WIDE_WORDS = (b"eagle_topk", b"spec_info", b"speculative")
 _CONDITIONS = ("if", "while", "ternary", "assert", "comprehension", "match")
+_TAKES_TRUTH = (ast.BoolOp, ast.UnaryOp, ast.IfExp, ast.comprehension, ast.stmt)
 _ALGORITHMIC = re.compile(r"spec|algo|draft", re.IGNORECASE)
 _NAMED = re.compile(r"[A-Z][A-Z0-9_]*")
 
@@ -172,9 +173,7 @@ def _width(source: Source, node: ast.Attribute | ast.Name) -> Iterator[Row]:
     holder = _operand(source, node)
     if isinstance(holder, ast.Compare):
         yield _row(source, node, symbol, "comparison", shown(source, node), shows=holder)
-    elif isinstance(holder, ast.BoolOp | ast.UnaryOp | ast.stmt | ast.IfExp) and (
-        context(source, node)[0] in _CONDITIONS
-    ):
+    elif isinstance(holder, _TAKES_TRUTH) and context(source, node)[0] in _CONDITIONS:
         yield _row(source, node, symbol, "truth", shown(source, node))
 
 
@@ -182,13 +181,21 @@ def _operand(source: Source, node: ast.expr) -> ast.AST | None:
     """What takes a value as its operand, through ``int(x)`` and ``x or 0``."""
     inner: ast.AST = node
     around = source.parent(node)
-    while (
-        isinstance(around, ast.Call) and last_name(around) == "int" and inner in around.args
-    ) or (isinstance(around, ast.BoolOp) and isinstance(source.parent(around), ast.Compare)):
+    while (isinstance(around, ast.Call) and last_name(around) == "int") or _defaulted(around):
+        assert around is not None
         inner, around = around, source.parent(around)
     if isinstance(around, ast.IfExp) and around.test is not inner:
         return None
     return around
+
+
+def _defaulted(node: ast.AST | None) -> bool:
+    """Whether a node is ``x or 0``: a value with a stand-in."""
+    return (
+        isinstance(node, ast.BoolOp)
+        and isinstance(node.op, ast.Or)
+        and isinstance(node.values[-1], ast.Constant)
+    )
 
 
 def _classes(source: Source) -> Iterator[Row]:
