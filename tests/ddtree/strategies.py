@@ -52,11 +52,7 @@ def drafts(
     depth = draw(st.integers(1, max_depth))
     top_k = draw(st.one_of(st.just(budget), st.integers(1, budget)))
     batch = draw(st.integers(1, max_batch))
-    shapes = draw(
-        st.lists(
-            st.sampled_from(SHAPES), min_size=batch * depth, max_size=batch * depth
-        )
-    )
+    shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=batch * depth, max_size=batch * depth))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     rows = np.stack([_row(shape, top_k, random) for shape in shapes])
     vocabulary = top_k + draw(st.integers(0, 40))

@@ -19,9 +19,7 @@ reference = load.module("reference")
 @pytest.mark.parametrize("name", CASES)
 def test_recorded_tree(name: str) -> None:
     case = CASES[name]
-    tree = reference.build_reference_tree(
-        case.log_probs, case.tokens, case.root_token, case.budget
-    )
+    tree = reference.build_reference_tree(case.log_probs, case.tokens, case.root_token, case.budget)
     assert tree.size == case.size
     assert tree.tokens == case.column("token", case.root_token)
     assert tree.parents == case.column("parent", -1)
