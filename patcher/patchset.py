@@ -122,10 +122,10 @@ def load_set(name: str) -> PatchSet:
     """
     wanted, _, version = name.partition("@")
     package = _package(wanted)
-    base = package.SET
+    base = getattr(package, "SET", None)
     if not isinstance(base, PatchSet):
         raise UsageError(
-            f"{wanted}: SET is not a PatchSet", next_step="see patches/ddtree/__init__.py"
+            f"{wanted} has no SET that is a PatchSet", next_step="see patches/ddtree/__init__.py"
         )
     if version and version != base.version:
         raise UsageError(
@@ -197,7 +197,8 @@ def ordered(patches: Iterable[Patch]) -> tuple[Patch, ...]:
                     next_step="name a patch of the same set",
                 )
     try:
-        order = TopologicalSorter({p.id: p.requires for p in by_id.values()}).static_order()
+        sorter = TopologicalSorter({p.id: p.requires for p in by_id.values()})
+        order = tuple(sorter.static_order())
     except CycleError as error:
         raise UsageError(
             f"patches require each other in a circle: {' -> '.join(error.args[1])}",

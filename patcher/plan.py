@@ -6,7 +6,7 @@ and the whole set is applied or nothing is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from patcher.changes import ChangeSet, Conflict, FileChange, Splice, splice
@@ -64,7 +64,7 @@ def make_plan(patch_set: PatchSet, subject: Subject) -> Plan:
     plans: list[PatchPlan] = []
     outcomes: dict[str, Outcome] = {}
     for patch in patch_set.patches:
-        planned = _plan_patch(patch, subject, outcomes)
+        planned = plan_patch(patch, subject, outcomes)
         outcomes[patch.id] = planned.outcome
         plans.append(planned)
     plan = Plan(patch_set, subject, tuple(plans), _nothing(patch_set, subject))
@@ -88,7 +88,8 @@ def _unmet(patch_set: PatchSet, subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _plan_patch(patch: Patch, subject: Subject, outcomes: dict[str, Outcome]) -> PatchPlan:
+def plan_patch(patch: Patch, subject: Subject, outcomes: Mapping[str, Outcome]) -> PatchPlan:
+    """Plan one patch, given what became of the patches before it."""
     if patch.retire_when is not None and patch.retire_when.holds(subject):
         return PatchPlan(patch, Outcome.UPSTREAM_FIXED, note=patch.retire_note)
     stopped = {Outcome.CONFLICT, Outcome.BLOCKED}

@@ -80,8 +80,7 @@ def command(
             show(report, as_json=json)
             raise SystemExit(int(report.exit_code))
 
-        make_command = click.command(name, context_settings=CONTEXT, **attributes)
-        made: click.Command = make_command(run)
+        made = click.command(name, cls=click.Command, context_settings=CONTEXT, **attributes)(run)
         made.params.append(
             click.Option(["--json"], is_flag=True, help="One JSON document on standard output.")
         )

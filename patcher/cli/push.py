@@ -73,7 +73,11 @@ _HEADLINES = {
 def _report(ref: PatchedRef, result: PushResult, launch: str) -> Report:
     target = ref.snapshot.target
     dry = result.outcome == "dry-run"
-    lines = [f"space     {result.need / 1e6:.1f} MB needed, {result.free / 1e9:.1f} GB free"]
+    lines = []
+    if result.outcome != "nothing-to-do":
+        lines.append(
+            f"space     {result.need / 1e6:.1f} MB needed, {result.free / 1e9:.1f} GB free"
+        )
     lines += recovered_lines(result.recovered)
     lines += process_lines(result.processes, result.hidden)
     lines += list(result.notes)
@@ -94,7 +98,7 @@ def _report(ref: PatchedRef, result: PushResult, launch: str) -> Report:
         },
         headline=_HEADLINES[result.outcome].format(label=ref.set_label, target=target),
         lines=tuple(lines),
-        tables=(Table(title, ("", "", "file"), rows),),
+        tables=() if result.outcome == "nothing-to-do" else (Table(title, ("", "", "file"), rows),),
         next_step=f"ddpatch push {target}" if dry else f"ddpatch status {target}",
     )
 

@@ -52,8 +52,14 @@ def cmd(app: App, name: str | None, level: str | None) -> Report:
         ),
         tables=(Table("", ("level", "", "proves"), _rows(levels, results)),),
         findings=findings,
-        next_step=f"ddpatch push {target} --dry-run" if holds else "",
+        next_step=_next(target) if holds else "",
     )
+
+
+def _next(target: str) -> str:
+    if target.startswith("pypi:"):
+        return f"ddpatch diff {target}"
+    return f"ddpatch push {target} --dry-run"
 
 
 def _state(check: Check, results: Sequence[LevelResult]) -> str:

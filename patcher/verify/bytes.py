@@ -12,7 +12,7 @@ from patcher.verify.check import Check, Context
 def _run(context: Context) -> Iterator[Finding]:
     planned = context.plan.changes.files
     before, after = context.pristine, context.patched
-    for path in sorted(set(before.files) | set(after.files)):
+    for path in sorted({*before.files, *after.files, *planned}):
         old, new = before.files.get(path), after.files.get(path)
         if path not in planned:
             if old != new and (old is None or new is None or old.sha256 != new.sha256):
