@@ -19,7 +19,7 @@ from patcher.patchset import PatchSet
 from patcher.probe import Subject
 
 _FILE = "ledger.toml"
-_KEYS = {"path", "scope", "symbols", "status", "patch", "why"}
+_KEYS = {"path", "scope", "symbols", "status", "patches", "why"}
 
 Key = tuple[str, str, str]
 """Path, qualified name, symbol."""
@@ -35,11 +35,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One decision; ``patch`` names the patch for ``patched``, ``why`` gives the reason else."""
+    """One decision: ``patches`` for what is patched, else ``why`` with the reason."""
+
 
     key: Key
     status: Status
-    patch: str = ""
+    patches: tuple[str, ...] = ()
     why: str = ""
 
 
@@ -114,14 +115,19 @@ def _entries(row: Mapping[str, object], patches: set[str], set_name: str) -> Ite
         path, scope, symbols = str(row["path"]), str(row["scope"]), row["symbols"]
     except (KeyError, ValueError) as error:
         raise _bad(set_name, row, f"is not complete: {error}") from error
-    patch, why = str(row.get("patch", "")), str(row.get("why", ""))
-    if status is Status.PATCHED and patch not in patches:
-        raise _bad(set_name, row, f"names patch {patch!r}, which the set does not have")
+    named, why = tuple(_strings(row.get("patches", []))), str(row.get("why", ""))
+    if missing := set(named) - patches:
+        raise _bad(set_name, row, f"names {', '.join(missing)}, which the set does not have")
+    if (status is Status.PATCHED) != bool(named):
+        raise _bad(set_name, row, "must name its patches if it is patched, and only then")
     if status is not Status.PATCHED and not why:
         raise _bad(set_name, row, "gives no reason")
-    assert isinstance(symbols, list)
-    for symbol in symbols:
-        yield Entry((path, scope, str(symbol)), status, patch, why)
+    for symbol in _strings(symbols):
+        yield Entry((path, scope, symbol), status, named, why)
+
+
+def _strings(value: object) -> list[str]:
+    return [str(v) for v in value] if isinstance(value, list) else [str(value)]
 
 
 def _bad(set_name: str, row: Mapping[str, object], what: str) -> UsageError:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from inventory.model import Inventory, Row
+from inventory.model import Inventory, Row, Value
 from patcher.pattern import Match, Pattern
 from patcher.tree import Tree
 
@@ -38,7 +38,7 @@ class Fact:
     """Whether an inventory query has rows with these fields; ``count`` asks for exactly so many."""
 
     query: str
-    where: Mapping[str, str | int | bool] = field(default_factory=dict)
+    where: Mapping[str, Value] = field(default_factory=dict)
     count: int | None = None
 
     def rows(self, subject: Subject) -> list[Row]:
@@ -82,6 +82,21 @@ class Shows:
         where = self.file + (f" ({self.scope})" if self.scope else "")
         many = "" if self.count is None else f" {self.count} time(s)"
         return f"{where} shows `{self.pattern}`{many}"
+
+
+@dataclass(frozen=True)
+class HasFile:
+    """Whether the tree has a file."""
+
+    path: str
+
+    def holds(self, subject: Subject) -> bool:
+        """See :class:`Probe`."""
+        return self.path in subject.tree
+
+    def describe(self) -> str:
+        """See :class:`Probe`."""
+        return f"{self.path} is there"
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,18 @@ def _run(context: Context) -> Iterator[Finding]:
     outcomes = {p.patch.id: p.outcome for p in context.plan.patches}
     for row in rows:
         entry = context.ledger.entries.get(key_of(row))
-        if entry and entry.status is Status.PATCHED:
-            outcome = outcomes.get(entry.patch, Outcome.BLOCKED)
+        if entry is None or entry.status is not Status.PATCHED:
+            continue
+        for patch in entry.patches:
+            outcome = outcomes.get(patch, Outcome.BLOCKED)
             if outcome is not Outcome.APPLIED:
                 yield Finding(
                     code="dispatch.unpatched",
-                    message=f"{row.site} relies on patch {entry.patch}, which is {outcome} here",
+                    message=f"{row.site} relies on patch {patch}, which is {outcome} here",
                     level="dispatch",
-                    patch=entry.patch,
+                    patch=patch,
                     site=row.site,
-                    expected=f"{entry.patch} applied",
+                    expected=f"{patch} applied",
                     found=str(outcome),
                     next_step="give the patch a strategy for this release, or decide anew",
                 )

@@ -6,7 +6,8 @@ for each place which of the two it is.
 """
 
 from patcher.patchset import PatchSet, Requirement
-from patcher.probe import Fact
+from patcher.probe import Fact, HasFile
+from patches.ddtree.layout import HOME, MODULES
 
 _PACKAGE = r"sglang/srt/(?!speculative/dflash|models/dflash).*"
 
@@ -14,7 +15,7 @@ SET = PatchSet(
     name="ddtree",
     version="1",
     title="DDTree tree verification for DFLASH drafters",
-    manifest="sglang/srt/speculative/_ddpatch_manifest.py",
+    manifest=f"{HOME}/_ddpatch_manifest.py",
     requires=(
         Requirement(
             probe=Fact("algorithms", {"role": "member", "name": "DFLASH"}),
@@ -35,8 +36,12 @@ SET = PatchSet(
         {"path": r"sglang/srt/.*attention.*", "family": "topk"},
     ),
     shows=(
+        *(HasFile(f"{HOME}/{module}.py") for module in MODULES),
         Fact("algorithms", {"role": "member", "name": "DDTREE"}, count=1),
-        Fact("algorithms", {"role": "predicate", "name": "is_ddtree"}),
+        Fact("algorithms", {"role": "predicate", "name": "is_ddtree", "on": ("DDTREE",)}),
+        Fact("algorithms", {"role": "predicate", "name": "is_dflash", "on": ("DFLASH", "DDTREE")}),
+        Fact("arguments", {"argument": "speculative_ddtree_budget", "role": "declaration"}),
+        Fact("arguments", {"argument": "speculative_ddtree_budget", "role": "option"}),
         Fact("dispatch", {"symbol": "is_ddtree", "scope": "SpeculativeAlgorithm.create_worker"}),
         Fact("dispatch", {"symbol": "DDTREE", "kind": "comparison"}),
     ),

@@ -4,19 +4,9 @@ from pathlib import Path
 
 from patcher.edits import AddFile, variables_from
 from patcher.patchset import Patch, Strategy
+from patches.ddtree.layout import HOME, MODULES
 
-_HOME = "sglang/srt/speculative"
 _VARIABLES = variables_from(Path(__file__).parent / "context.toml")
-_MODULES = (
-    "ddtree_reference",
-    "ddtree_tree",
-    "ddtree_triton",
-    "ddtree_head",
-    "ddtree_accept",
-    "ddtree_info",
-    "ddtree_args",
-    "ddtree_worker",
-)
 
 PATCH = Patch(
     id="modules",
@@ -31,11 +21,11 @@ PATCH = Patch(
             id="rendered",
             edits=tuple(
                 AddFile(
-                    path=f"{_HOME}/{name}.py",
-                    template=f"ddtree/{_HOME}/{name}.py.j2",
+                    path=f"{HOME}/{name}.py",
+                    template=f"ddtree/{HOME}/{name}.py.j2",
                     variables=_VARIABLES,
                 )
-                for name in _MODULES
+                for name in MODULES
             ),
         ),
     ),

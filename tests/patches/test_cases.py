@@ -41,10 +41,10 @@ def test_every_patched_ledger_entry_names_a_patch_that_edits_that_file(name: str
     patch_set = SETS[name]
     for entry in load_ledger(patch_set).entries.values():
         if entry.status is Status.PATCHED:
-            patch = patch_set.patch(entry.patch)
             files = {
                 getattr(edit, "file", None) or getattr(getattr(edit, "anchor", None), "file", None)
-                for strategy in patch.strategies
+                for patch in entry.patches
+                for strategy in patch_set.patch(patch).strategies
                 for edit in strategy.edits
             }
             assert entry.key[0] in files, entry
