@@ -114,22 +114,21 @@ def ask(source: Source, queries: Sequence[Query]) -> FileAnswer:
     return FileAnswer("parsed", rows={name: found for name, found in rows.items() if found})
 
 
-def _present(data: bytes, words: tuple[frozenset[bytes], frozenset[bytes]]) -> set[bytes]:
-    """The words that the bytes contain; none is looked for unless some root is there."""
-    roots, exact = words
+def _present(data: bytes, words: Mapping[bytes, tuple[bytes, ...]]) -> set[bytes]:
+    """The pre-filter words that the bytes contain; each is looked for where its root is."""
     folded = data.lower()
-    if not any(root in folded for root in roots):
-        return set()
-    return {word for word in exact if word in data}
+    return {
+        word for root, spelt in words.items() if root in folded for word in spelt if word in data
+    }
 
 
 @memo
-def _words(queries: tuple[Query, ...]) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Of all pre-filters: the fewest lower-case parts that rule a file out, and all words."""
-    words = {word for query in queries for word in query.prefilter}
+def _words(queries: tuple[Query, ...]) -> dict[bytes, tuple[bytes, ...]]:
+    """All pre-filter words by root: the fewest lower-case parts that rule a file out."""
+    words = sorted({word for query in queries for word in query.prefilter})
     folded = {word.lower() for word in words}
-    roots = {w for w in folded if not any(other in w for other in folded - {w})}
-    return frozenset(roots), frozenset(words)
+    roots = sorted(w for w in folded if not any(other in w for other in folded - {w}))
+    return {root: tuple(w for w in words if root in w.lower()) for root in roots}
 
 
 def _collect(tree: Tree, queries: Sequence[Query], answers: Mapping[str, FileAnswer]) -> Inventory:

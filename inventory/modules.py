@@ -108,7 +108,7 @@ QUERY = Query(
         "functions": "functions at module level",
         "imported_by": "files that import it or from it",
     },
-    prefilter=tuple(word.encode() for word in _NAMED_AFTER),
+    prefilter=(b"speculative", b"eagle", b"dflash"),
     visit=visit,
     resolve=resolve,
     cases=(_CASE,),

@@ -83,7 +83,7 @@ QUERY = Query(
         "signature": "of a method",
         "bases": "of a class",
     },
-    prefilter=(b"SpecWorker", b"speculative"),
+    prefilter=(b"speculative",),
     visit=visit,
     resolve=resolve,
     cases=(_CASE,),
