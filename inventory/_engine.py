@@ -20,6 +20,7 @@ from functools import cache as memo
 from pathlib import Path
 from types import ModuleType
 
+import patcher.matching
 import patcher.pattern
 import patcher.source
 from inventory._cache import Cache
@@ -186,7 +187,7 @@ def fingerprint(queries: Sequence[Query]) -> str:
 def _code_digest() -> bytes:
     total = hashlib.sha256(platform.python_version().encode())
     here = sorted(Path(__file__).parent.glob("*.py"))
-    shared = [Path(str(m.__file__)) for m in (patcher.pattern, patcher.source)]
+    shared = [Path(str(m.__file__)) for m in (patcher.matching, patcher.pattern, patcher.source)]
     for path in [*here, *shared]:
         total.update(path.name.encode() + b"\0" + path.read_bytes())
     return total.digest()
