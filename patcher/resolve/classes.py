@@ -244,7 +244,7 @@ def _assignments(node: ast.AST) -> list[_Assignment]:
                 found += [(t, v, None, path) for t, v, path in targets(target, node.value)]
         case ast.AnnAssign():
             found.append((node.target, node.value, node.annotation, ()))
-        case ast.AugAssign() | ast.For() | ast.AsyncFor():
+        case ast.For() | ast.AsyncFor():
             found += [(t, None, None, ()) for t, _, _ in targets(node.target, None)]
         case ast.withitem(optional_vars=ast.expr() as target):
             found += [(t, None, None, ()) for t, _, _ in targets(target, None)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 from patcher.model import Candidate, Site
 from patcher.resolve.classes import ClassInfo
@@ -17,7 +18,7 @@ from patcher.resolve.program import Module
 from patcher.resolve.references import scope_at
 from patcher.resolve.values import ClassValue, InstanceValue
 
-_CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
+_CLASS = re.compile(rb"class (\w+)\s*\(([^)]*)\)")
 
 
 class Evidence:
@@ -26,30 +27,33 @@ class Evidence:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
         self.program = inference.program
-        self._found: dict[str, list[tuple[Module, int]]] = {}
+        self._subclasses: dict[ClassInfo, list[ClassInfo]] = {}
         self._calls: dict[tuple[str, ClassInfo], list[ast.Call]] = {}
 
-    def _derived(self, name: str) -> list[tuple[Module, int]]:
-        """The ``class`` statements that name a class as a base, with their lines."""
-        if name not in self._found:
-            word = name.encode()
-            whole = re.compile(rb"\b" + word + rb"\b")
-            self._found[name] = [
-                (module, module.source.line_at(match.start(1)))
-                for module in self.program.containing(word, b"class ")
-                for match in _CLASS.finditer(module.source.data)
-                if whole.search(match.group(2))
-            ]
-        return self._found[name]
+    @cached_property
+    def _derived(self) -> dict[bytes, list[tuple[Module, int]]]:
+        """Base name to the ``class`` statements, by module and line, that name it as a base."""
+        found: dict[bytes, list[tuple[Module, int]]] = {}
+        for module in self.program.containing(b"class "):
+            source = module.source
+            for match in _CLASS.finditer(source.data):
+                for base in set(re.findall(rb"\w+", match.group(2))):
+                    found.setdefault(base, []).append((module, match.start(1)))
+        return found
 
-    def subclasses(self, info: ClassInfo) -> Iterator[ClassInfo]:
+    def subclasses(self, info: ClassInfo) -> Sequence[ClassInfo]:
         """Every class of the tree that derives from one, however far."""
+        if info not in self._subclasses:
+            self._subclasses[info] = list(self._all_below(info))
+        return self._subclasses[info]
+
+    def _all_below(self, info: ClassInfo) -> Iterator[ClassInfo]:
         seen = {info}
         queue = [info]
         while queue:
             one = queue.pop()
-            for module, line in self._derived(one.name):
-                node = _class_on(module, line)
+            for module, offset in self._derived.get(one.name.encode(), ()):
+                node = _class_on(module, module.source.line_at(offset))
                 if node is None:
                     continue
                 derived = self.inference.class_info(node, scope_at(module, node))
@@ -69,14 +73,16 @@ class Evidence:
         """Where code that is no method of the class sets an attribute on what may be one."""
         word = re.escape(name.encode())
         pattern = re.compile(
-            rb"\.\s*" + word + rb"\s*(?:[-+*/|&]?=(?!=)|:|,[^()\n]*=)"
+            rb"\.\s*" + word + rb"\s*(?:=(?!=)|:|,[^()\n]*=)"
             rb"|setattr\(\s*[\w.]+\s*,\s*[\"']" + word + rb"[\"']"
         )
         for module, _ in self.program.matching(pattern, name.encode()):
             if not module.readable:
                 continue
-            for node in ast.walk(module.scope.node):
-                receiver = _written(node, name)
+            nodes = list(ast.walk(module.scope.node))
+            updated = {n.target for n in nodes if isinstance(n, ast.AugAssign)}
+            for node in nodes:
+                receiver = None if node in updated else _written(node, name)
                 if receiver is not None and self._may_be(receiver, info, module):
                     return module.source.site(node, scope="")
         return None

@@ -13,12 +13,12 @@ from patcher.resolve import imports
 from patcher.resolve.bindings import COMPREHENSIONS, FUNCTIONS, Binding, FunctionNode, Kind
 from patcher.resolve.classes import (
     BUILTINS,
-    Assigned,
     ClassInfo,
     Lineage,
     decorator_name,
     is_decorated,
     lineage,
+    statements,
 )
 from patcher.resolve.declared import declared
 from patcher.resolve.known import PROPERTIES, SAME_VALUE, TRANSPARENT
@@ -39,6 +39,7 @@ from patcher.resolve.values import (
     Value,
     Values,
     is_known,
+    is_known_throughout,
     union,
     unpacked,
 )
@@ -51,6 +52,7 @@ class Inference:
         self.program = program
         self._values: dict[ast.expr, Values] = {}
         self._bindings: dict[Binding, Values] = {}
+        self._returned: dict[FunctionNode, Values] = {}
         self._active: set[object] = set()
         self._classes: dict[ast.AST, ClassInfo] = {}
         self._lineages: dict[ClassInfo, Lineage] = {}
@@ -109,7 +111,7 @@ class Inference:
                 return union(self.target(t) for t in reached)
             return (External(f"builtins.{name}"),) if name in BUILTINS else NOTHING_KNOWN
         where, bindings = found
-        return union(self.binding(b, where) for b in bindings)
+        return _combined([(b, self.binding(b, where)) for b in bindings])
 
     def _call(self, node: ast.Call, scope: Scope) -> Values:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
@@ -268,9 +270,35 @@ class Inference:
         """What a call of a function gives, by its return annotation."""
         node = function.node
         plain = all(decorator_name(d) in TRANSPARENT for d in node.decorator_list)
-        if node.returns is None or not plain or isinstance(node, ast.AsyncFunctionDef):
+        if not plain or isinstance(node, ast.AsyncFunctionDef):
             return NOTHING_KNOWN
-        return self.annotation(node.returns, function.scope)
+        if node.returns is not None:
+            return self.annotation(node.returns, function.scope)
+        if node not in self._returned:
+            if node in self._active:
+                return NOTHING_KNOWN
+            self._active.add(node)
+            try:
+                self._returned[node] = self._returns(node, function.scope)
+            finally:
+                self._active.discard(node)
+        return self._returned[node]
+
+    def _returns(self, node: FunctionNode, scope: Scope) -> Values:
+        """What the ``return`` statements of a function without annotation give."""
+        inside = [n for n in statements(node) if isinstance(n, ast.Return | ast.Expr | ast.Assign)]
+        if any(isinstance(n.value, ast.Yield | ast.YieldFrom) for n in inside):
+            return NOTHING_KNOWN
+        if is_decorated(node, "abstractmethod") or scope.kind == "function":
+            return NOTHING_KNOWN
+        own = scope.child(node)
+        given = [n.value for n in inside if isinstance(n, ast.Return)]
+        parts: list[Values] = []
+        for value in given:
+            parts.append(() if value is None else self.evaluate(value, own))
+            if not is_known(parts[-1]) and parts[-1]:
+                return NOTHING_KNOWN
+        return union(parts) or NOTHING_KNOWN
 
     # -------------------------------------------------------------- attributes
 
@@ -298,11 +326,12 @@ class Inference:
             if position < skip:
                 continue
             certain = position < parents.unknown_from
-            found = [self._own(b, one, of_instance) for b in one.own.get(name, ())]
+            found = [(b, self._own(b, one, of_instance)) for b in one.own.get(name, ())]
             if of_instance or skip:
-                found += [self._assigned(a) for a in one.assigned.get(name, ())]
+                assigned = one.assigned.get(name, ())
+                found += [(a.binding, self.binding(a.binding, a.scope)) for a in assigned]
             if found:
-                return union(found) if certain else NOTHING_KNOWN
+                return _combined(found) if certain else NOTHING_KNOWN
             if one.open:
                 return NOTHING_KNOWN
         dunder = name.startswith("__") and name.endswith("__")
@@ -320,9 +349,6 @@ class Inference:
             for a in one.assigned.get(name, ())
             if isinstance(node := a.scope.node, FUNCTIONS)
         )
-
-    def _assigned(self, assigned: Assigned) -> Values:
-        return self.binding(assigned.binding, assigned.scope)
 
     def _own(self, binding: Binding, info: ClassInfo, of_instance: bool) -> Values:
         node = binding.node
@@ -348,6 +374,14 @@ class Inference:
                 classes = self.lineage(info).classes
                 return {n for one in classes for n in (*one.own, *one.assigned)}
         return set()
+
+
+def _combined(parts: Sequence[tuple[Binding, Values]]) -> Values:
+    """The values of a name with several bindings; a declared type speaks for all of them."""
+    known = [values for _, values in parts if is_known_throughout(values)]
+    if any(b.annotation is not None and is_known_throughout(values) for b, values in parts):
+        return union(known)
+    return union(values for _, values in parts)
 
 
 def _around(binding: Binding, scope: Scope) -> Scope:

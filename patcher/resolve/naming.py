@@ -87,8 +87,10 @@ class _Checker:
                     self._import(reference.node, reference)
                 case ast.Name(ctx=ast.Load()):
                     self._name(reference.node, reference)
-                case ast.Attribute(ctx=ast.Load()):
-                    self._attribute(reference.node, reference, regions)
+                case ast.Attribute(ctx=ast.Load()) as node:
+                    self._attribute(node, reference, regions)
+                case ast.AugAssign(target=ast.Attribute() as node):
+                    self._attribute(node, reference, regions)
 
     # ---------------------------------------------------------------- imports
 
@@ -248,9 +250,32 @@ class _Checker:
 
     def _excused(self, node: ast.Attribute, at: Reference, values: Iterable[Value]) -> bool:
         """Whether something outside the classes may still provide the attribute."""
-        if at.caught & _GUARDS["attribute"] or _asked_for(at.scope, node):
+        if at.caught & _GUARDS["attribute"] or self._asked_for(at.scope, node):
             return True
         return any(self._may_have(value, node.attr) for value in values)
+
+    def _asked_for(self, scope: Scope, node: ast.Attribute) -> bool:
+        """Whether the function asks for attributes of the value, or for a class that has this."""
+        function = scope.function
+        text = ast.unparse(node.value)
+        for call in ast.walk(function.node if function else scope.module.scope.node):
+            match call:
+                case ast.Call(func=ast.Name(id="hasattr" | "getattr"), args=[asked, *_]):
+                    if ast.unparse(asked) == text:
+                        return True
+                case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds]):
+                    if ast.unparse(asked) == text and self._kinds_have(kinds, scope, node.attr):
+                        return True
+        return False
+
+    def _kinds_have(self, kinds: ast.expr, scope: Scope, name: str) -> bool:
+        parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+        return any(
+            not isinstance(value, ClassValue)
+            or self.inference.attribute(InstanceValue(value.info), name) is not None
+            for part in parts
+            for value in self.inference.evaluate(part, scope)
+        )
 
     def _may_have(self, value: Value, name: str) -> bool:
         exact = False
@@ -264,7 +289,7 @@ class _Checker:
             case _:
                 return True
         if not exact:
-            derived = list(self.evidence.subclasses(info))
+            derived = self.evidence.subclasses(info)
             if not derived and "Mixin" in info.name:
                 return True  # made for classes that are not in this tree
             if self.inference.lineage(info).is_structural:
@@ -313,22 +338,6 @@ def _advice(code: str, near: Sequence[Candidate]) -> str:
     if near:
         return f"see whether {near[0].text} is what was meant"
     return "check whether the new code stands in the right place, and take a name that exists"
-
-
-def _asked_for(scope: Scope, node: ast.Attribute) -> bool:
-    """Whether the function asks what attributes the value has, or what class it is of."""
-    function = scope.function
-    around = function.node if function else scope.module.scope.node
-    text = ast.unparse(node.value)
-    for call in ast.walk(around):
-        match call:
-            case ast.Call(
-                func=ast.Name(id="hasattr" | "getattr" | "isinstance" | "issubclass"),
-                args=[asked, *_],
-            ):
-                if ast.unparse(asked) == text:
-                    return True
-    return False
 
 
 def _companion_use(program: Program, dotted: str) -> Site | None:

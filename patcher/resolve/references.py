@@ -21,6 +21,7 @@ _INTERESTING = (
     ast.Call,
     ast.Import,
     ast.ImportFrom,
+    ast.AugAssign,
     ast.ClassDef,
     ast.Return,
     *FUNCTIONS,

@@ -138,6 +138,13 @@ def is_known(values: Values) -> bool:
     return bool(values) and UNKNOWN not in values
 
 
+def is_known_throughout(values: Values) -> bool:
+    """Whether the values and what they hold are all known."""
+    inner = [v.element for v in values if isinstance(v, Many)]
+    inner += [item for v in values if isinstance(v, Items) for item in v.items]
+    return is_known(values) and all(is_known_throughout(i) for i in inner)
+
+
 def unpacked(values: Values, path: Sequence[int]) -> Values:
     """What unpacking values gives at a place: the second name of ``a, b = …`` is at ``(1,)``."""
     for position in path:
