@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from inventory._syntax import conditions, last_name, one_line, shown
 from inventory.model import Case, Inventory, Query, Row, Value
-from patcher.pattern import Match, Pattern
+from patcher.pattern import Pattern
 from patcher.source import Source
 
 _NAME = r"speculative_\w+"
@@ -16,8 +16,6 @@ _FLAG = r"""["']--speculative-[\w-]+["']"""
 _FIELD = Pattern("$NAME: $TYPE", where={"NAME": _NAME})
 _OPTION = Pattern("$PARSER.add_argument($FLAG, $...REST)", where={"FLAG": _FLAG})
 _CHOICES = Pattern("$PARSER.add_argument($FLAG, choices=$CHOICES, $...REST)", where={"FLAG": _FLAG})
-_FIELD_CHOICES = Pattern("Arg(choices=$CHOICES, $...REST)")
-_LITERAL = Pattern("Literal[$CHOICES]")
 _RAISE = Pattern("raise $ERROR")
 _SETTERS = ("declare_resolution", "declare_direct_writes", "override", "setattr")
 _HOLDERS = re.compile(r"self|cfg|config|spec|\w*args")
@@ -34,7 +32,7 @@ def visit(source: Source) -> Iterator[Row]:
         flags += [str(a.value) for a in rest]
         yield _row(source, match.node, flags[0], "option", ", ".join(flags))
     for match in _CHOICES.find(source):
-        yield _choices(source, match, ast.literal_eval(match.text("FLAG")))
+        yield _choices(source, match.bound("CHOICES"), ast.literal_eval(match.text("FLAG")))
     yield from _derivations(source)
     yield from _validations(source)
     for node in source.nodes(ast.Attribute):
@@ -44,28 +42,43 @@ def visit(source: Source) -> Iterator[Row]:
 
 
 def _declarations(source: Source) -> Iterator[Row]:
+    """Fields of a class; an annotated one is its own option, and may restrict its choices."""
     for match in _FIELD.find(source):
         field = match.node
         assert isinstance(field, ast.AnnAssign)
-        owner = source.parent(field)
-        if not isinstance(owner, ast.ClassDef):
+        if not isinstance(source.parent(field), ast.ClassDef):
             continue
-        name = match.text("NAME")
-        default = shown(source, field.value)
+        name, default = match.text("NAME"), shown(source, field.value)
         yield _row(source, field, name, "declaration", default, kind=match.text("TYPE"))
-        for pattern in (_FIELD_CHOICES, _LITERAL):
-            for found in pattern.find(source):
-                if field in source.ancestors(found.node):
-                    yield _choices(source, found, name)
+        given: dict[str | None, ast.expr] = {}
+        for node in ast.walk(field.annotation):
+            if isinstance(node, ast.Subscript) and last_name(node.value) == "Literal":
+                yield _choices(source, node.slice, name)
+            elif isinstance(node, ast.Call) and last_name(node) == "Arg":
+                given = {keyword.arg: keyword.value for keyword in node.keywords}
+        if "choices" in given:
+            yield _choices(source, given["choices"], name)
+        annotated = isinstance(field.annotation, ast.Subscript) and (
+            last_name(field.annotation.value) in ("A", "Annotated")
+        )
+        if annotated and "no_cli" not in given:
+            flags = [_text(given.get("cli_name")) or "--" + name.replace("_", "-")]
+            flags += map(_text, getattr(given.get("aliases"), "elts", ()))
+            yield _row(source, field.annotation, name, "option", ", ".join(flags))
 
 
-def _choices(source: Source, match: Match, name: str) -> Row:
-    node = match.bound("CHOICES")
+def _text(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _choices(source: Source, node: ast.AST, name: str) -> Row:
     items = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]
     named = tuple(
-        i.value for i in items if isinstance(i, ast.Constant) and isinstance(i.value, str)
+        item.value
+        for item in items
+        if isinstance(item, ast.Constant) and isinstance(item.value, str)
     )
-    return _row(source, node, name, "choices", match.text("CHOICES"), choices=named)
+    return _row(source, node, name, "choices", shown(source, node), choices=named)
 
 
 def _derivations(source: Source) -> Iterator[Row]:
@@ -200,8 +213,9 @@ _NEW = Case(
     {
         "sglang/srt/fields.py": """\
 class Spec(msgspec.Struct):
-    speculative_eagle_topk: A[Optional[int], Arg(help="width", choices=WIDTHS)] = None
-    speculative_mode: A[Literal["ar", "rs"], "how"] = "ar"
+    speculative_eagle_topk: A[Optional[int], Arg(choices=WIDTHS, aliases=["--topk"])] = None
+    speculative_mode: A[Literal["ar", "rs"], Arg(cli_name="--spec-mode")] = "ar"
+    speculative_inner: A[int, Arg(no_cli=True)] = 1
 
 def handle(server_args, cfg):
     declare_resolution(server_args, "handle", speculative_eagle_topk=1)
@@ -212,12 +226,15 @@ def handle(server_args, cfg):
     },
     (
         {"role": "declaration", "argument": "speculative_eagle_topk", "value": "None"},
+        {"role": "option", "value": "--speculative-eagle-topk, --topk"},
         {"role": "choices", "argument": "speculative_eagle_topk", "value": "WIDTHS"},
         {"role": "declaration", "argument": "speculative_mode", "value": '"ar"'},
+        {"role": "option", "value": "--spec-mode"},
         {"role": "choices", "argument": "speculative_mode", "choices": ("ar", "rs")},
-        {"role": "derivation", "value": "1", "holder": "declare_resolution", "line": 6},
+        {"role": "declaration", "argument": "speculative_inner", "value": "1"},
+        {"role": "derivation", "value": "1", "holder": "declare_resolution", "line": 7},
         {"role": "derivation", "value": '"rs"', "holder": "cfg"},
-        {"role": "validation", "argument": "speculative_mode", "test": "broken", "line": 9},
+        {"role": "validation", "argument": "speculative_mode", "test": "broken", "line": 10},
     ),
 )
 

@@ -78,8 +78,11 @@ def _lists(source: Source) -> Iterator[Row]:
     for match in _FIELD_CHOICES.find(source):
         field = source.statement(match.node)
         if isinstance(field, ast.AnnAssign):
-            flag_text = "--" + shown(source, field.target).replace("_", "-")
-            yield _row(source, match.node, "used", flag_text, match.text("LIST"))
+            assert isinstance(match.node, ast.Call)
+            named = [k.value for k in match.node.keywords if k.arg == "cli_name"]
+            flags = [ast.literal_eval(value) for value in named]
+            flags += ["--" + shown(source, field.target).replace("_", "-")]
+            yield _row(source, match.node, "used", flags[0], match.text("LIST"))
 
 
 def _row(source: Source, node: ast.AST, kind: str, name: str, extends: str) -> Row:
@@ -99,10 +102,15 @@ def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
     """Tie the points to their callers and options, and judge each."""
     for row in rows:
         kind, name = row.fields["kind"], row.fields["name"]
-        if kind in ("call", "used"):
+        if not _is_point(row):
             continue
         extends = str(row.fields["extends"])
-        called = [r.site for r in rows if r.fields["kind"] == "call" and r.fields["name"] == name]
+        homes = {_home(r) for r in rows if _is_point(r) and r.fields["name"] == name} - {_home(row)}
+        called = [
+            r.site
+            for r in rows
+            if r.fields["kind"] == "call" and r.fields["name"] == name and _home(r) not in homes
+        ]
         used = [r for r in rows if r.fields["kind"] == "used" and r.fields["extends"] == extends]
         options = tuple(sorted({str(r.fields["name"]) for r in used}))
         carries, because = _judge(str(kind), extends, options)
@@ -114,6 +122,15 @@ def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
             "because": because,
         }
         yield Row(row.site, fields)
+
+
+def _is_point(row: Row) -> bool:
+    return row.fields["kind"] not in ("call", "used")
+
+
+def _home(row: Row) -> str:
+    """The runtime that a file belongs to: another one may have points of the same name."""
+    return "/".join(row.site.path.split("/")[:2])
 
 
 def _judge(kind: str, extends: str, options: Sequence[str]) -> tuple[str, str]:
@@ -164,15 +181,16 @@ _ALIASES = Case(
         "sglang/srt/args.py": """\
 class ServerArgs:
     attention_backend: A[str, Arg(choices=BACKENDS, help="which")] = "a"
+    fp8_backend: A[str, Arg(choices=BACKENDS, cli_name="--fp8-gemm-backend")] = "a"
 """,
     },
     (
         {
             "name": "add_backend_choices",
-            "options": ("--attention-backend",),
+            "options": ("--attention-backend", "--fp8-gemm-backend"),
             "carries": "no",
-            "because": "BACKENDS holds the choices of --attention-backend, not of"
-            " --speculative-algorithm",
+            "because": "BACKENDS holds the choices of --attention-backend, --fp8-gemm-backend,"
+            " not of --speculative-algorithm",
         },
     ),
 )
@@ -194,15 +212,18 @@ class SpeculativeAlgorithm(Enum):
     @classmethod
     def register(cls, name): ...
 """,
+        "sglang/srt/engine.py": "load_plugins()\n",
+        "sglang/other/plugins.py": "def load_plugins(): ...\nload_plugins()\n",
     },
     (
+        {"kind": "plugin-loader", "callers": ("sglang/other/plugins.py:2",)},
         {
             "kind": "entry-points",
             "extends": "sglang.srt.plugins",
             "callers": ("sglang/srt/plugins.py:7",),
         },
         {"kind": "hooks", "carries": "indirectly", "callers": ("sglang/srt/plugins.py:8",)},
-        {"kind": "plugin-loader", "name": "load_plugins", "callers": ()},
+        {"kind": "plugin-loader", "callers": ("sglang/srt/engine.py:1",)},
         {"kind": "registry", "name": "SpeculativeAlgorithm.register", "carries": "yes"},
     ),
 )
