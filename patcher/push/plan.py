@@ -152,7 +152,11 @@ def _offers(found: Bound | None, name: str) -> bool:
 
 
 def order(changes: Sequence[Change], dispatch: Collection[str]) -> list[Change]:
-    """Sort changes for the commit: a file after what it needs, then by group, then by path."""
+    """Sort changes for the commit.
+
+    A file comes after those whose new names it needs, and after those that still need the names
+    it drops; then by group (new, changed, dispatching, deleted), then by path.
+    """
     changed = {change.path: change for change in changes}
     rank = {"add": 0, "replace": 1, "delete": 3}
 
@@ -168,6 +172,11 @@ def order(changes: Sequence[Change], dispatch: Collection[str]) -> list[Change]:
                 fresh = not _offers(other.bound_old, name) and _offers(other.bound_new, name)
                 if fresh and other.path != change.path:
                     waits[change.path].add(other.path)
+        for use in change.uses_old:
+            for other, name in _needs(use, changed):
+                gone = _offers(other.bound_old, name) and not _offers(other.bound_new, name)
+                if gone and other.path != change.path:
+                    waits[other.path].add(change.path)
     ready = [key(path) for path in changed if not waits[path]]
     heapq.heapify(ready)
     done: list[Change] = []

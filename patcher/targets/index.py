@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import stat
@@ -60,6 +61,16 @@ def _cached(folder: Path, version: Version) -> Path | None:
         if tag in _TAGS and Version(number) == version:
             found.append((_TAGS.index(tag), path))
     return min(found)[1] if found else None
+
+
+def hashes(version: str) -> dict[str, str]:
+    """Python tag to sha256 (hex) of each wheel of a release that the cache holds."""
+    found = {}
+    for path in sorted(cache_dir().glob("sglang-*.whl")):
+        _, number, tag, *_ = path.name.split("-")
+        if Version(number) == Version(version):
+            found[tag] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
 
 
 def _near(version: Version, offered: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from patcher.targets.sshconfig import (
 CONNECT_S = 15.0
 """Seconds for each of: TCP, banner, key exchange, authentication, opening a channel."""
 
-IDLE_S = 120.0
+IDLE_S = 90.0
 """Seconds without a byte after which the link counts as dead (the agent gives up after 60)."""
 
 SESSION_S = 3600.0

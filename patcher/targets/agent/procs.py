@@ -65,9 +65,12 @@ def _why(pid: str, args: List[str], root: str, prefix: str) -> str:
     cwd = _link("/proc/" + pid + "/cwd")
     if any(arg == package or arg.startswith(package + "/") for arg in args):
         return "its command line names the package"
+    named = any(_SGLANG.match(arg) for arg in args)
+    if not named and "python" not in os.path.basename(args[0]):
+        return ""
     if (package + "/").encode("utf-8", "surrogateescape") in _read("/proc/" + pid + "/maps"):
         return "it has a library of the package mapped"
-    if not any(_SGLANG.match(arg) for arg in args):
+    if not named:
         return ""
     if cwd == root or cwd.startswith(package):
         return "sglang with its working directory in the tree"
