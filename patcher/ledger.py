@@ -37,7 +37,6 @@ class Status(StrEnum):
 class Entry:
     """One decision: ``patches`` for what is patched, else ``why`` with the reason."""
 
-
     key: Key
     status: Status
     patches: tuple[str, ...] = ()
