@@ -15,7 +15,7 @@ _ADDER = r"add_\w+_choices"
 _FUNCTION = Pattern("def $NAME($ITEMS): $LIST.extend($ITEMS)", where={"NAME": _ADDER})
 _ALIAS = Pattern("$NAME = $LIST.extend", where={"NAME": _ADDER})
 _OPTION = Pattern("$PARSER.add_argument($FLAG, choices=$LIST, $...REST)")
-_FIELD = Pattern("$NAME: $TYPE")
+_SAME = Pattern("$NAME = $LIST", where={"NAME": "[A-Z0-9_]+", "LIST": "[A-Z0-9_]+"})
 _FIELD_CHOICES = Pattern("Arg(choices=$LIST, $...REST)")
 _GROUP = Pattern("$NAME = $GROUP", where={"NAME": r"\w*PLUGINS?_GROUP", "GROUP": r"""["'].*["']"""})
 _LOADER = Pattern("def $NAME($...PARAMS): $...BODY", where={"NAME": r"load_\w*plugins"})
@@ -71,6 +71,9 @@ def _called(name: str) -> bool:
 
 
 def _lists(source: Source) -> Iterator[Row]:
+    """Options and the lists of their choices; a second name for a list is the same list."""
+    for match in _SAME.find(source, ""):
+        yield _row(source, match.node, "same", match.text("NAME"), match.text("LIST"))
     for match in _OPTION.find(source):
         flag = match.bound("FLAG")
         if isinstance(flag, ast.Constant):
@@ -111,7 +114,12 @@ def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
             for r in rows
             if r.fields["kind"] == "call" and r.fields["name"] == name and _home(r) not in homes
         ]
-        used = [r for r in rows if r.fields["kind"] == "used" and r.fields["extends"] == extends]
+        lists = {extends} | {
+            r.fields["name"]
+            for r in rows
+            if r.fields["kind"] == "same" and r.fields["extends"] == extends
+        }
+        used = [r for r in rows if r.fields["kind"] == "used" and r.fields["extends"] in lists]
         options = tuple(sorted({str(r.fields["name"]) for r in used}))
         carries, because = _judge(str(kind), extends, options)
         fields: dict[str, Value] = {
@@ -125,7 +133,7 @@ def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
 
 
 def _is_point(row: Row) -> bool:
-    return row.fields["kind"] not in ("call", "used")
+    return row.fields["kind"] not in ("call", "used", "same")
 
 
 def _home(row: Row) -> str:
@@ -156,8 +164,11 @@ def add_load_format_choices(choices):
 def add_algorithm_choices(choices):
     ALGORITHMS.extend(choices)
 
+DRAFT_FORMATS = LOAD_FORMATS
+
 def add_cli_args(parser):
     parser.add_argument("--load-format", type=str, choices=LOAD_FORMATS)
+    parser.add_argument("--draft-format", type=str, choices=DRAFT_FORMATS)
     parser.add_argument("--speculative-algorithm", choices=ALGORITHMS)
 """,
         "sglang/srt/other.py": "add_load_format_choices(['x'])\n",
@@ -166,7 +177,7 @@ def add_cli_args(parser):
         {
             "name": "add_load_format_choices",
             "extends": "LOAD_FORMATS",
-            "options": ("--load-format",),
+            "options": ("--draft-format", "--load-format"),
             "callers": ("sglang/srt/other.py:1",),
             "carries": "no",
             "line": 1,
@@ -177,11 +188,11 @@ def add_cli_args(parser):
 _ALIASES = Case(
     "assignments that extend lists, with options declared by annotations",
     {
-        "sglang/srt/choices.py": "add_backend_choices = BACKENDS.extend\n",
+        "sglang/srt/choices.py": "add_backend_choices = BACKEND_CHOICES.extend\n",
         "sglang/srt/args.py": """\
 class ServerArgs:
-    attention_backend: A[str, Arg(choices=BACKENDS, help="which")] = "a"
-    fp8_backend: A[str, Arg(choices=BACKENDS, cli_name="--fp8-gemm-backend")] = "a"
+    attention_backend: A[str, Arg(choices=BACKEND_CHOICES, help="which")] = "a"
+    fp8_backend: A[str, Arg(choices=BACKEND_CHOICES, cli_name="--fp8-gemm-backend")] = "a"
 """,
     },
     (
@@ -189,8 +200,8 @@ class ServerArgs:
             "name": "add_backend_choices",
             "options": ("--attention-backend", "--fp8-gemm-backend"),
             "carries": "no",
-            "because": "BACKENDS holds the choices of --attention-backend, --fp8-gemm-backend,"
-            " not of --speculative-algorithm",
+            "because": "BACKEND_CHOICES holds the choices of --attention-backend,"
+            " --fp8-gemm-backend, not of --speculative-algorithm",
         },
     ),
 )
@@ -244,7 +255,9 @@ QUERY = Query(
     },
     prefilter=(
         b"_choices",
-        b"choices=",
+        b"_CHOICES",
+        b"speculative_algorithm",
+        b"--speculative-algorithm",
         b"plugins(",
         b"plugins_by_group",
         b"PLUGIN",
