@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import git
 
@@ -102,6 +102,7 @@ class Store:
             )
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise _unusable(folder, "no permission")
+        _leave_the_users_git_alone()
         try:
             repo = cls._repository(folder)
         except (OSError, git.GitError) as error:
@@ -127,6 +128,16 @@ class Store:
             config.set_value("core", "hooksPath", os.devnull)
         marker.write_text(json.dumps({"format": FORMAT}) + "\n")
         return repo
+
+    def close(self) -> None:
+        """End the git processes that serve reads; the store can be used again afterwards."""
+        self._repo.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def cache(self) -> Path:
@@ -373,7 +384,6 @@ class _FastImport:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, **_GIT_ENV},
         )
 
     def __enter__(self) -> IO[bytes]:
@@ -381,18 +391,23 @@ class _FastImport:
         return self._process.stdin
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and not issubclass(kind, BrokenPipeError):
-            self._process.kill()
-            self._process.communicate()
-            return
-        try:
-            errors = self._process.communicate(b"done\n")[1]
-        except BrokenPipeError:
-            errors = self._process.stderr.read() if self._process.stderr else b""
-            self._process.wait()
+        with self._process as process:
+            if kind is not None and not issubclass(kind, BrokenPipeError):
+                process.kill()
+                process.communicate()
+                return
+            assert process.stderr
+            errors = process.communicate(b"done\n")[1] if kind is None else process.stderr.read()
         if self._process.returncode != 0:
             reason = errors.decode(errors="replace").strip().split("\n")[0]
             raise _unusable(self._folder, reason or "git fast-import failed")
+
+
+def _leave_the_users_git_alone() -> None:
+    """Drop ``GIT_*`` from this process: neither variables nor configuration reach the store."""
+    for name in [n for n in os.environ if n.startswith("GIT_")]:
+        del os.environ[name]
+    os.environ.update(_GIT_ENV)
 
 
 def _commit(stream: IO[bytes], branch: str, message: str, when: int, parent: str | None) -> None:

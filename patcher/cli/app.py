@@ -46,6 +46,7 @@ class App:
     def workspace(self) -> Workspace:
         """The workspace over the store."""
         store = Store.open(store_folder(self.store_option, self.config))
+        click.get_current_context().call_on_close(store.close)
         return Workspace(store, self.config.hosts, progress_for(sys.stderr))
 
     def patch_set(self, name: str | None) -> PatchSet:
