@@ -8,13 +8,13 @@ so a patched tree costs its changed files only and a known tree costs no file at
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import importlib
 import pkgutil
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache as memo
 from pathlib import Path
@@ -24,6 +24,7 @@ import patcher.matching
 import patcher.pattern
 import patcher.source
 from inventory._cache import Cache
+from inventory._second import WORTH_IT, Second, available, halves
 from inventory.model import Coverage, FileAnswer, Inventory, Query, Row
 from patcher.model import Site
 from patcher.source import Source, Unreadable
@@ -85,33 +86,91 @@ def _answers(
     answers: dict[str, FileAnswer] = {}
     if cache is not None:
         answers = cache.files(identity, keys)
-    fresh: dict[str, FileAnswer] = {}
-    with _collector_paused():
-        for done, path in enumerate(paths, 1):
-            if path not in answers:
-                fresh[path] = ask(Source(path, tree.read(path)), queries)
-            if progress is not None:
-                progress(done, len(paths))
+    todo = [path for path in paths if path not in answers]
+    told = _Told(progress, len(answers), len(paths))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_collector_paused())
+        second: Second | None = None
+        if len(todo) >= WORTH_IT and available() and _all_of(queries):
+            second = stack.enter_context(Second())
+        fresh = _fresh(tree, todo, queries, second, told)
     if cache is not None:
         cache.put_files(identity, {keys[p]: a for p, a in fresh.items()})
     return answers | fresh
 
 
+def _fresh(
+    tree: Tree,
+    paths: Sequence[str],
+    queries: Sequence[Query],
+    second: Second | None,
+    told: _Told,
+) -> dict[str, FileAnswer]:
+    found: dict[str, FileAnswer] = {}
+    left: list[Source] = []
+    for path in paths:
+        source = Source(path, tree.read(path))
+        if wanted(source, queries):
+            left.append(source)
+        else:
+            found[path] = FileAnswer("ruled-out")
+            told.one()
+    given: list[Source] = []
+    if second is not None:
+        left, given = halves(left)
+        second.give(given)
+    while left:
+        source = left.pop()
+        found[source.path] = ask(source, queries)
+        told.one()
+    answered = second.take() if second is not None else {}
+    for source in given:
+        found[source.path] = answered.get(source.path) or ask(source, queries)
+        told.one()
+    return found
+
+
+class _Told:
+    """Counts the files that are done, for whoever wants to know."""
+
+    def __init__(self, progress: Progress | None, known: int, total: int) -> None:
+        self._progress, self._done, self._total = progress, 0, total
+        for _ in range(known):
+            self.one()
+
+    def one(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _all_of(queries: Sequence[Query]) -> bool:
+    """Whether these are the package's own queries, which a second process has too."""
+    import inventory
+
+    return tuple(queries) == inventory.QUERIES
+
+
+def wanted(source: Source, queries: Sequence[Query]) -> list[Query]:
+    """The queries that a file may have an answer to, by its path and bytes alone."""
+    words = _present(source.data, _words(tuple(queries)))
+    return [
+        query
+        for query in queries
+        if not words.isdisjoint(query.prefilter) or any(p in source.path for p in query.paths)
+    ]
+
+
 def ask(source: Source, queries: Sequence[Query]) -> FileAnswer:
     """What one file alone answers to each query that its bytes do not rule out."""
-    words = _present(source.data, _words(tuple(queries)))
-    wanted = [
-        q
-        for q in queries
-        if not words.isdisjoint(q.prefilter) or any(part in source.path for part in q.paths)
-    ]
-    if not wanted:
+    asking = wanted(source, queries)
+    if not asking:
         return FileAnswer("ruled-out")
     try:
         _ = source.tree
     except Unreadable as error:
         return FileAnswer("unreadable", error.reason)
-    rows = {q.id: tuple(q.visit(source)) for q in wanted}
+    rows = {query.id: tuple(query.visit(source)) for query in asking}
     return FileAnswer("parsed", rows={name: found for name, found in rows.items() if found})
 
 
@@ -164,7 +223,7 @@ def _place(row: Row) -> tuple[str, int, int, str, str]:
     return site.path, site.line, site.column, site.scope, repr(sorted(row.fields.items()))
 
 
-@contextmanager
+@contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
     """Syntax trees hold no reference cycles: collecting while they grow only costs time."""
     was_on = gc.isenabled()
