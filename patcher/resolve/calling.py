@@ -257,7 +257,9 @@ def _sentence(reason: str) -> str:
         return f"is {reason}"
     if reason.startswith("got"):
         return reason
-    return f"gets {reason}"
+    if reason.startswith(("too many", "multiple")):
+        return f"gets {reason}"
+    return f"does not bind: {reason}"
 
 
 def _near(reason: str, signature: Signature, site: Site | None) -> list[Candidate]:

@@ -80,8 +80,32 @@ class ClassInfo:
         known = all(decorator_name(d) in MODEST_CLASS_DECORATORS for d in self.node.decorator_list)
         metaclass = next((k.value for k in self.node.keywords if k.arg == "metaclass"), None)
         plain = metaclass is None or decorator_name(metaclass) in MODEST_METACLASSES
-        hooked = any(name in self.own for name in _DYNAMIC_HOOKS)
+        hooked = any(name in self.own for name in _DYNAMIC_HOOKS) and self.delegate is None
         return self._sets_dynamically or not known or not plain or hooked
+
+    @cached_property
+    def delegate(self) -> ast.expr | None:
+        """The expression that ``__getattr__`` passes every unknown name on to, if that is all.
+
+        ``def __getattr__(self, name): return getattr(self.worker, name)`` gives ``self.worker``.
+        """
+        method = self.methods.get("__getattr__")
+        if method is None or "__getattribute__" in self.own or "__init_subclass__" in self.own:
+            return None
+        names = [arg.arg for arg in method.args.args]
+        found: list[ast.expr] = []
+        for node in statements(method):
+            match node:
+                case ast.Return(
+                    value=ast.Call(
+                        func=ast.Name(id="getattr"),
+                        args=[ast.Attribute(value=ast.Name()) as receiver, ast.Name(id=asked)],
+                    )
+                ) if asked == names[-1]:
+                    found.append(receiver)
+                case ast.Return():
+                    return None
+        return found[0] if len(found) == 1 else None
 
     def _walk_methods(self) -> None:
         if hasattr(self, "_found"):

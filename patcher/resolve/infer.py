@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from patcher.resolve import imports
+from patcher.resolve import imports, members
 from patcher.resolve.bindings import COMPREHENSIONS, FUNCTIONS, Binding, FunctionNode, Kind
 from patcher.resolve.classes import (
     BUILTINS,
@@ -21,7 +21,7 @@ from patcher.resolve.classes import (
     statements,
 )
 from patcher.resolve.declared import declared
-from patcher.resolve.known import PROPERTIES, SAME_VALUE, TRANSPARENT
+from patcher.resolve.known import SAME_VALUE, TRANSPARENT
 from patcher.resolve.program import Program, Scope
 from patcher.resolve.values import (
     NOTHING_KNOWN,
@@ -33,13 +33,11 @@ from patcher.resolve.values import (
     InstanceValue,
     Items,
     Many,
-    ModuleValue,
     SuperValue,
     Target,
     Value,
     Values,
     is_known,
-    is_known_throughout,
     union,
     unpacked,
 )
@@ -111,7 +109,7 @@ class Inference:
                 return union(self.target(t) for t in reached)
             return (External(f"builtins.{name}"),) if name in BUILTINS else NOTHING_KNOWN
         where, bindings = found
-        return _combined([(b, self.binding(b, where)) for b in bindings])
+        return members.combined([(b, self.binding(b, where)) for b in bindings])
 
     def _call(self, node: ast.Call, scope: Scope) -> Values:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
@@ -300,88 +298,9 @@ class Inference:
                 return NOTHING_KNOWN
         return union(parts) or NOTHING_KNOWN
 
-    # -------------------------------------------------------------- attributes
-
     def attribute(self, value: Value, name: str) -> Values | None:
         """What an attribute of a value is, or None when the value has no such attribute."""
-        match value:
-            case External(dotted):
-                return (External(f"{dotted}.{name}"),)
-            case ModuleValue(dotted):
-                reached = imports.member(self.program, dotted, name)
-                return None if reached is None else union(self.target(t) for t in reached)
-            case ClassValue(info):
-                return self._member(info, name, of_instance=False)
-            case InstanceValue(info):
-                return self._member(info, name, of_instance=True)
-            case SuperValue(info):
-                return self._member(info, name, of_instance=True, skip=1)
-        return NOTHING_KNOWN
-
-    def _member(
-        self, info: ClassInfo, name: str, *, of_instance: bool, skip: int = 0
-    ) -> Values | None:
-        parents = self.lineage(info)
-        for position, one in enumerate(parents.classes):
-            if position < skip:
-                continue
-            certain = position < parents.unknown_from
-            found = [(b, self._own(b, one, of_instance)) for b in one.own.get(name, ())]
-            if of_instance or skip:
-                assigned = one.assigned.get(name, ())
-                found += [(a.binding, self.binding(a.binding, a.scope)) for a in assigned]
-            if found:
-                return _combined(found) if certain else NOTHING_KNOWN
-            if one.open:
-                return NOTHING_KNOWN
-        dunder = name.startswith("__") and name.endswith("__")
-        if not parents.complete or dunder or name in parents.external_names():
-            return NOTHING_KNOWN
-        if not of_instance and (name == "mro" or self._set_on_class(parents, name)):
-            return NOTHING_KNOWN
-        return None
-
-    def _set_on_class(self, parents: Lineage, name: str) -> bool:
-        """Whether a class method assigns the name to the class."""
-        return any(
-            is_decorated(node, "classmethod")
-            for one in parents.classes
-            for a in one.assigned.get(name, ())
-            if isinstance(node := a.scope.node, FUNCTIONS)
-        )
-
-    def _own(self, binding: Binding, info: ClassInfo, of_instance: bool) -> Values:
-        node = binding.node
-        if not isinstance(node, FUNCTIONS):
-            if self.lineage(info).is_enum and binding.kind in (Kind.VALUE, Kind.OPAQUE):
-                return (InstanceValue(info, exact=True),)
-            return self.binding(binding, info.scope)
-        if is_decorated(node, *PROPERTIES, "setter", "getter", "deleter"):
-            if not of_instance or node.returns is None or is_decorated(node, "setter"):
-                return NOTHING_KNOWN
-            return self.annotation(node.returns, info.scope)
-        bound = is_decorated(node, "classmethod") or (
-            of_instance and not is_decorated(node, "staticmethod")
-        )
-        return (FunctionValue(node, info.scope, info, bound=bound),)
-
-    def members(self, value: Value) -> set[str]:
-        """The names that can be taken from a value, for suggestions."""
-        match value:
-            case ModuleValue(dotted):
-                return imports.names_of(self.program, dotted)
-            case ClassValue(info) | InstanceValue(info) | SuperValue(info):
-                classes = self.lineage(info).classes
-                return {n for one in classes for n in (*one.own, *one.assigned)}
-        return set()
-
-
-def _combined(parts: Sequence[tuple[Binding, Values]]) -> Values:
-    """The values of a name with several bindings; a declared type speaks for all of them."""
-    known = [values for _, values in parts if is_known_throughout(values)]
-    if any(b.annotation is not None and is_known_throughout(values) for b, values in parts):
-        return union(known)
-    return union(values for _, values in parts)
+        return members.attribute(self, value, name)
 
 
 def _around(binding: Binding, scope: Scope) -> Scope:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from patcher.model import Candidate, Finding, Severity, Site
-from patcher.resolve import imports
+from patcher.resolve import imports, members
 from patcher.resolve.classes import BUILTINS
 from patcher.resolve.evidence import Evidence
 from patcher.resolve.infer import Inference
@@ -236,7 +236,7 @@ class _Checker:
             self.result.checked -= 1
             self.result.unknown += 1
             return
-        names = {n for v in values for n in self.inference.members(v)}
+        names = {n for v in values for n in members.names_of(self.inference, v)}
         what = " or ".join(dict.fromkeys(described(v) for v in values))
         self._report(
             "names.unresolved",
@@ -260,8 +260,13 @@ class _Checker:
         text = ast.unparse(node.value)
         for call in ast.walk(function.node if function else scope.module.scope.node):
             match call:
-                case ast.Call(func=ast.Name(id="hasattr" | "getattr"), args=[asked, *_]):
+                case ast.Call(func=ast.Name(id="hasattr"), args=[asked, *_]):
                     if ast.unparse(asked) == text:
+                        return True
+                case ast.Call(
+                    func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=name), *_]
+                ):
+                    if name == node.attr and ast.unparse(asked) == text:
                         return True
                 case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds]):
                     if ast.unparse(asked) == text and self._kinds_have(kinds, scope, node.attr):
@@ -277,7 +282,7 @@ class _Checker:
             for value in self.inference.evaluate(part, scope)
         )
 
-    def _may_have(self, value: Value, name: str) -> bool:
+    def _may_have(self, value: Value, name: str, passed_on: bool = False) -> bool:
         exact = False
         match value:
             case ModuleValue():
@@ -296,6 +301,9 @@ class _Checker:
                 return True
             if self.evidence.any_has(derived, name):
                 return True
+        targets = () if passed_on else members.delegates(self.inference, info)
+        if any(self._may_have(target, name, passed_on=True) for target in targets):
+            return True
         return self.evidence.set_from_outside(info, name) is not None
 
     # ---------------------------------------------------------------- reports
