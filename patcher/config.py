@@ -52,11 +52,13 @@ def load_config(explicit: Path | None) -> Config:
             f"{path}: unknown key(s) {', '.join(sorted(unknown))}",
             next_step=f"known keys: {', '.join(sorted(_TOP))}",
         )
-    store = document.get("store")
+    store, hosts = document.get("store"), document.get("hosts", {})
+    if not isinstance(hosts, dict):
+        raise UsageError(f"{path}: hosts must be a table", next_step="write [hosts.NAME]")
     return Config(
         store=(path.parent / Path(str(store)).expanduser()) if store is not None else None,
         patch_set=str(document.get("set", Config.patch_set)),
-        hosts={name: _host(path, name, row) for name, row in document.get("hosts", {}).items()},
+        hosts={name: _host(path, name, row) for name, row in hosts.items()},
         file=path,
     )
 
