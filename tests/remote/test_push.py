@@ -463,6 +463,23 @@ def points(install: Install) -> list[str]:
     return names
 
 
+def test_everything_is_on_the_disk_before_it_is_relied_upon(install: Install) -> None:
+    names = points(install)
+    committing = names.index("fsync journal committing")
+    visible = [n for n, name in enumerate(names) if name.startswith("rename ") and ".py" in name]
+    assert names.index("fsync journal begin") < names.index("fsync journal directory")
+    for number, change in enumerate(install.plan().changes):
+        if change.new is not None:
+            written = max(n for n, name in enumerate(names) if name == f"write new {number}")
+            assert written < names.index(f"fsync new {number}") < committing
+    for name in ("fsync new", "fsync old", "fsync state directory"):
+        assert names.index(name) < committing
+    assert committing < min(visible)
+    done = names.index("write journal committed")
+    for folder in ("sglang/srt", "sglang/srt/ddtree", DISTINFO):
+        assert max(visible) < names.index(f"fsync {folder}") < done
+
+
 def test_a_failure_midway_is_taken_back_and_is_exit_5(install: Install) -> None:
     before = install.image()
     at = points(install).index("rename server_args.py") + 1

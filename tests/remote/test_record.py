@@ -6,7 +6,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patcher.model import FileEntry, InstallFacts, Manifest, UsageError
@@ -69,6 +69,7 @@ def test_a_record_that_is_not_text() -> None:
 names = st.text(st.sampled_from('ab,"[ü'), min_size=1).map(lambda name: f"sglang/{name}")
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(names, st.binary(max_size=9)), st.dictionaries(names, st.none() | st.binary())
 )

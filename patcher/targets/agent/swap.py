@@ -87,8 +87,8 @@ def _apply(tree: disk.Tree, txn: Transaction, number: str, op: Op) -> None:
     found = disk.sha256(name, fd)
     kept = _same(name, fd, number, txn.old) or (found == op.old and _is_copy(txn, number))
     if op.kind == DELETE:
-        if kept:
-            disk.unlink(name, fd)
+        if kept or _taken(txn, number):
+            _take(txn, number, op.path, fd, name, op.old)
         elif found:
             raise ConflictError(op.path, op.old, found)
     elif disk.lstat(number, txn.new) is None:  # renamed already
@@ -98,6 +98,58 @@ def _apply(tree: disk.Tree, txn: Transaction, number: str, op: Op) -> None:
         disk.rename(number, name, txn.new, fd)
     else:
         raise ConflictError(op.path, op.old, found)
+
+
+def _taken(txn: Transaction, number: str) -> bool:
+    return disk.lstat("gone-" + number, txn.new) is not None
+
+
+def _take(txn: Transaction, number: str, path: str, fd: int, name: str, expected: str) -> None:
+    """Remove a file without a moment in which somebody else's could go with it.
+
+    It is moved away first and looked at then; what is not ours comes back.
+    """
+    gone = "gone-" + number
+    if not _taken(txn, number):
+        disk.rename(name, gone, fd, txn.new)
+    found = disk.sha256(gone, txn.new)
+    if found != expected:
+        if disk.lstat(name, fd) is None:
+            disk.link(gone, name, txn.new, fd)
+            disk.unlink(gone, txn.new)
+        raise ConflictError(path, expected, found)
+    disk.unlink(gone, txn.new)
+
+
+def _swap_back(txn: Transaction, number: str, op: Op, fd: int, name: str) -> None:
+    """Put the original back over our file, noticing an edit of ours at the last moment.
+
+    Our inode stays linked meanwhile, so that an edit in place which comes in between is found and
+    brought back. (A whole other file that is renamed over ours between the last look and the
+    rename is not: ``renameat2(2)``, which could exchange the two, is out of Python's reach.)
+    """
+    gone, spare = "gone-" + number, "back-" + number
+    if not _taken(txn, number):
+        disk.link(name, gone, fd, txn.new)
+    if disk.lstat(spare, txn.new) is None:
+        disk.link(number, spare, txn.old, txn.new)
+    if not _same(name, fd, gone, txn.new) or disk.sha256(gone, txn.new) != op.new:
+        found = disk.sha256(name, fd)
+        disk.unlink(gone, txn.new)
+        raise ConflictError(op.path, op.new, found)
+    disk.rename(spare, name, txn.new, fd)
+    _look_back(txn, number, op, fd, name)
+
+
+def _look_back(txn: Transaction, number: str, op: Op, fd: int, name: str) -> None:
+    gone = "gone-" + number
+    if not _taken(txn, number):
+        return
+    found = disk.sha256(gone, txn.new)
+    if found != op.new and _same(name, fd, number, txn.old):
+        disk.rename(gone, name, txn.new, fd)
+        raise ConflictError(op.path, op.new, found)
+    disk.unlink(gone, txn.new)
 
 
 def _is_copy(txn: Transaction, number: str) -> bool:
@@ -165,8 +217,8 @@ def _undo(tree: disk.Tree, txn: Transaction, number: str, op: Op) -> None:
     if not op.old:
         if found and found != op.new:
             raise ConflictError(op.path, op.new, found)
-        if found:
-            disk.unlink(name, fd)
+        if found or _taken(txn, number):
+            _take(txn, number, op.path, fd, name, op.new)
         return
     if not found:
         try:
@@ -174,13 +226,9 @@ def _undo(tree: disk.Tree, txn: Transaction, number: str, op: Op) -> None:
         except FileExistsError:
             raise ConflictError(op.path, op.old, disk.sha256(name, fd)) from None
     elif found == op.old or _same(name, fd, number, txn.old):
-        return
+        _look_back(txn, number, op, fd, name)
     elif found == op.new and op.kind == REPLACE:
-        spare = "back-" + number
-        if disk.lstat(spare, txn.new) is not None:
-            disk.unlink(spare, txn.new)
-        disk.link(number, spare, txn.old, txn.new)
-        disk.rename(spare, name, txn.new, fd)
+        _swap_back(txn, number, op, fd, name)
     else:
         raise ConflictError(op.path, op.new or "absent", found)
 
