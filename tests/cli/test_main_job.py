@@ -222,7 +222,7 @@ def test_a_full_disk_while_staging_is_refused(
     before = image(small)
     answer = ddpatch("push", target, "--json")
     assert answer.code == 4
-    assert "space" in answer.json["headline"]
+    assert "free; the push needs" in answer.json["headline"]
     assert image(small) == before
 
 

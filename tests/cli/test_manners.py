@@ -150,3 +150,15 @@ def test_an_interrupt_leaves_exit_code_130(
     answer = ddpatch("inventory", "pypi:0.5.11")
     assert answer.code == 130
     assert "nothing is half done" in answer.err
+
+
+def test_the_environment_names_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ddpatch: Ddpatch
+) -> None:
+    from click.testing import CliRunner
+
+    monkeypatch.setenv("DDPATCH_STORE", str(tmp_path / "from-environment"))
+    (tmp_path / "ddpatch.toml").write_text('store = "from-file"\n')
+    assert CliRunner().invoke(cli, ["inventory"]).exit_code == 2
+    assert (tmp_path / "from-environment" / "store.git").is_dir()
+    assert not (tmp_path / "from-file").exists()
