@@ -151,19 +151,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows for a person; ``folded`` says how many rows a terminal leaves out of ``rows``."""
+    """Rows for a person; ``folded`` counts the rows that are not among ``rows``.
+
+    On a terminal a ``dense`` table cuts long cells with an ellipsis rather than wrapping them.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     folded: int = 0
+    dense: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a command found out. Every renderer reads this one object and nothing else.
 
-    ``data`` holds the command's own JSON keys; ``lines`` and ``tables`` are for people.
+    ``data`` holds the command's own JSON keys; ``lines``, ``tables`` and the closing ``footer``
+    are for people.
     """
 
     command: str
@@ -173,6 +178,7 @@ class Report:
     lines: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     findings: tuple[Finding, ...] = ()
+    footer: str = ""
     next_step: str = ""
 
 

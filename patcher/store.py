@@ -124,6 +124,7 @@ class Store:
         repo = git.Repo.init(bare, bare=True, initial_branch="patched/none")
         with repo.config_writer() as config:
             config.set_value("gc", "auto", 0)
+            config.set_value("core", "compression", 1)
             config.set_value("core", "fsmonitor", "false")
             config.set_value("core", "hooksPath", os.devnull)
         marker.write_text(json.dumps({"format": FORMAT}) + "\n")

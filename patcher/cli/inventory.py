@@ -66,7 +66,7 @@ def cmd(
             *(_table(q, found.of(q.id), fold=not (wanted or unfolded)) for q in queries),
             *([Table("unreadable", ("file", "reason"), unreadable)] if unreadable else []),
         ),
-        next_step=_coverage(found, seconds),
+        footer=_coverage(found, seconds),
     )
 
 
@@ -119,6 +119,7 @@ def _table(query: Query, rows: Sequence[Row], *, fold: bool) -> Table:
             for row in shown
         ),
         folded=len(rows) - len(shown),
+        dense=True,
     )
 
 

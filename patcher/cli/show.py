@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -11,7 +12,8 @@ from patcher.model import ExitCode, Finding, Report, Severity, Table
 from patcher.report import json as json_report
 from patcher.report import text
 
-_SHOWN_ROWS = 40
+_SHOWN_ROWS = 400
+_WIDEST, _NARROWEST, _GAP = 36, 12, 3
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
 
 
@@ -53,6 +55,8 @@ def _terminal(report: Report) -> None:
         _table(console, table)
     for finding in report.findings:
         _finding(console, finding)
+    if report.footer:
+        console.print(Text(f"\n{printable(report.footer)}", style="bold"))
     if report.next_step:
         console.print(Text.assemble(("\nnext: ", "bold"), printable(report.next_step)))
 
@@ -65,17 +69,46 @@ def _table(console: object, table: Table) -> None:
 
     assert isinstance(console, Console)
     shown = table.rows[:_SHOWN_ROWS]
+    widths = _widths(table, shown, console.width) if table.dense else None
+    count = len(table.columns) if widths is None else len(widths)
     drawn = RichTable(
-        title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        title=table.title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD if any(table.columns) else None,
+        show_header=any(table.columns),
+        pad_edge=False,
     )
-    for column in table.columns:
-        drawn.add_column(column, overflow="fold")
+    for number, column in enumerate(table.columns[:count]):
+        width = widths[number] if widths is not None else None
+        dense = width is not None
+        drawn.add_column(
+            column, overflow="ellipsis" if dense else "fold", no_wrap=dense, width=width
+        )
     for row in shown:
-        drawn.add_row(*(Text(printable(cell)) for cell in row))
+        drawn.add_row(*(Text(printable(cell)) for cell in row[:count]))
     console.print(drawn)
-    folded = table.folded + len(table.rows) - len(shown)
-    if folded:
-        console.print(Text(f"  … and {folded} more (--json has them all)", style="dim"))
+    left_out = []
+    if folded := table.folded + len(table.rows) - len(shown):
+        left_out.append(f"{folded} more rows")
+    if count < len(table.columns):
+        left_out.append(f"columns {', '.join(table.columns[count:])}")
+    if left_out:
+        console.print(Text(f"  … and {', '.join(left_out)} (--json has them all)", style="dim"))
+
+
+def _widths(table: Table, rows: Sequence[tuple[str, ...]], room: int) -> list[int]:
+    """Widths of the columns that fit, first come first served; the last one takes what is left."""
+    widths: list[int] = []
+    room -= 2
+    for number, name in enumerate(table.columns):
+        longest = max([len(name), *(len(row[number]) for row in rows)])
+        wanted = longest if number == 0 else min(longest, _WIDEST)
+        if room < min(wanted, _NARROWEST):
+            break
+        widths.append(min(wanted, room))
+        room -= widths[-1] + _GAP
+    return widths
 
 
 def _finding(console: object, finding: Finding) -> None:

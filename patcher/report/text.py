@@ -25,6 +25,9 @@ def lines(report: Report) -> Iterator[str]:
     for finding in report.findings:
         yield ""
         yield from finding_lines(finding)
+    if report.footer:
+        yield ""
+        yield report.footer
     if report.next_step:
         yield ""
         yield f"next: {report.next_step}"

@@ -1,0 +1,1 @@
+"""Speed of ddpatch beside its peers, as ratios within one run."""
