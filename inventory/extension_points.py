@@ -247,10 +247,10 @@ QUERY = Query(
     columns={
         "kind": "choices, entry-points, plugin-loader, hooks, registry or platform",
         "name": "what outside code calls or provides",
+        "carries": "whether it can carry a speculative algorithm: yes, no or indirectly",
         "extends": "the list, group or class that grows",
         "options": "the command line options whose choices that list is",
         "callers": "places in this tree that use it",
-        "carries": "whether it can carry a speculative algorithm: yes, no or indirectly",
         "because": "the fact behind that",
     },
     prefilter=(
