@@ -23,6 +23,7 @@ from patcher.resolve.overrides import Misfit, misfit_of, overridden
 from patcher.resolve.program import Module, Program
 from patcher.resolve.references import Reference, Region, references, touches
 from patcher.resolve.signatures import mismatch, of_function, shown, signature_of
+from patcher.resolve.suggest import in_place
 from patcher.resolve.values import (
     ClassValue,
     External,
@@ -55,6 +56,7 @@ def examine_calls(
             module = checker.program.module_at(path)
             if module is not None:
                 checker.module(module, changed[path])
+        checker.result.findings.sort(key=in_place)
         return checker.result
 
 

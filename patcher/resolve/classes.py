@@ -134,7 +134,12 @@ class ClassInfo:
         source = self.scope.module.source
         text = source.lines(method.lineno, method.end_lineno or method.lineno)
         if any(word in text for word in _DYNAMIC_WORDS):
-            self._sets_dynamically |= any(_is_dynamic(n, first) for n in ast.walk(method))
+            for node in ast.walk(method):
+                names = _set_by_name(node, first, method)
+                self._sets_dynamically |= names is None
+                for name in names or ():
+                    binding = Binding(name, Kind.OPAQUE, node)
+                    self._found.setdefault(name, []).append(Assigned(binding, scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,16 +250,33 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
                 yield from inner
 
 
-def _is_dynamic(node: ast.AST, first: str) -> bool:
-    """Whether a node sets attributes of the first parameter under names made at run time."""
+def _set_by_name(node: ast.AST, first: str, method: FunctionNode) -> list[str] | None:
+    """The attributes of the first parameter that a node sets by name; None for any at all."""
     match node:
-        case ast.Call(func=ast.Name(id="setattr" | "vars"), args=[ast.Name(id=name), *_]):
-            return name == first
-        case ast.Attribute(value=ast.Name(id=name), attr="__dict__"):
-            return name == first
-        case ast.Call(func=ast.Attribute(attr="__setattr__")):
-            return True
-    return False
+        case ast.Call(func=ast.Name(id="vars"), args=[ast.Name(id=owner)]) if owner == first:
+            return None
+        case ast.Attribute(value=ast.Name(id=owner), attr="__dict__") if owner == first:
+            return None
+        case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=owner), name, _]):
+            return _literals(name, method) if owner == first else []
+        case ast.Call(func=ast.Attribute(attr="__setattr__"), args=[*_, name, _]):
+            return _literals(name, method)
+    return []
+
+
+def _literals(name: ast.expr, method: FunctionNode) -> list[str] | None:
+    """The strings that an expression may be, if it is one or loops over plain ones."""
+    if isinstance(name, ast.Constant):
+        return [str(name.value)]
+    found: list[str] = []
+    for loop in statements(method):
+        match loop:
+            case ast.For(target=ast.Name(id=target), iter=ast.List() | ast.Tuple() as row):
+                if isinstance(name, ast.Name) and target == name.id:
+                    if not all(isinstance(e, ast.Constant) for e in row.elts):
+                        return None
+                    found += [str(e.value) for e in row.elts if isinstance(e, ast.Constant)]
+    return found or None
 
 
 _Assignment = tuple[ast.expr, ast.expr | None, ast.expr | None, tuple[int, ...]]

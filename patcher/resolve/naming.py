@@ -21,7 +21,7 @@ from patcher.resolve.memory import collector_paused
 from patcher.resolve.order import used_too_early
 from patcher.resolve.program import Module, Program, Scope
 from patcher.resolve.references import Reference, Region, references
-from patcher.resolve.suggest import described, nearest, visible
+from patcher.resolve.suggest import described, in_place, nearest, visible
 from patcher.resolve.values import (
     ClassValue,
     External,
@@ -69,6 +69,7 @@ def examine_names(
             module = checker.program.module_at(path)
             if module is not None:
                 checker.module(module, changed[path])
+        checker.result.findings.sort(key=in_place)
         return checker.result
 
 

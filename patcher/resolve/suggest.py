@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from patcher.model import Candidate, Site
+from patcher.model import Candidate, Finding, Site
 from patcher.resolve.bindings import Binding
 from patcher.resolve.infer import Inference
 from patcher.resolve.program import Module, Scope
@@ -66,3 +66,9 @@ def described(value: Value) -> str:
         case ModuleValue(dotted):
             return dotted
     return "this value"
+
+
+def in_place(finding: Finding) -> tuple[str, int, int]:
+    """The order in which a person reads findings."""
+    site = finding.site
+    return (site.path, site.line, site.column) if site else ("", 0, 0)

@@ -92,6 +92,15 @@ LIBRARY = {
                 for key, value in values.items():
                     setattr(self, key, value)
 
+        class Named:
+            def __init__(self):
+                setattr(self, "set_once", 1)
+                object.__setattr__(self, "frozen_field", 1)
+
+            def each(self):
+                for item in ["temperatures", "top_ps"]:
+                    setattr(self, item, 1)
+
         class Module(torch.nn.Module):
             pass
 
@@ -179,6 +188,12 @@ GOOD = {
 
         def f(it: Sealed):
             return it.rid if isinstance(it, Request) else None
+        """,
+    "set by name": """
+        from sglang.base import Named
+
+        it = Named()
+        it.set_once, it.frozen_field, it.temperatures, it.top_ps
         """,
     "open classes": """
         from sglang.base import Open, Filled, Module, Shape
@@ -332,6 +347,10 @@ BAD = {
     "of what a function returns": (
         "from sglang.base import Batch\nx = Batch.make()\nx.gone\n",
         "Base has no attribute gone",
+    ),
+    "not among those set by name": (
+        "from sglang.base import Named\nNamed().top_k\n",
+        "Named has no attribute top_k",
     ),
     "of an element": (
         "from sglang.base import Batch\n"
@@ -574,6 +593,7 @@ DROPS = {
         "sglang.srt.speculative.dflash_utils has no compute_dflash_accept_len_and_bonus",
         "sglang.srt.speculative.dflash_utils has no compute_dflash_sampling_accept_len_and_bonus",
         "Req has no attribute spec_accepted_drafts",
+        "ServerArgs has no attribute speculative_dflash_draft_window_size",
     },
     ("0.5.12", "0.5.12.post1"): set(),
     ("0.5.12.post1", "0.5.13"): {
