@@ -101,11 +101,17 @@ def test_deriving_twice_changes_nothing(args: ModuleType, good: dict[str, Any]) 
 def test_running_requests_follow_the_budget(
     args: ModuleType, good: dict[str, Any], budget: int, running: int
 ) -> None:
-    done = _handle(args, good, speculative_ddtree_budget=budget)
+    changes = {"speculative_ddtree_budget": budget, "speculative_dflash_block_size": 2}
+    done = _handle(args, good, **changes)
     assert done.max_running_requests == running
     assert done.speculative_num_draft_tokens == budget + 1
-    kept = _handle(args, good, speculative_ddtree_budget=budget, max_running_requests=99)
+    kept = _handle(args, good, **changes, max_running_requests=99)
     assert kept.max_running_requests == 99
+
+
+def test_smallest_budget_for_a_block(args: ModuleType, good: dict[str, Any]) -> None:
+    """The draft block borrows KV slots and table columns that are sized for the verify width."""
+    assert _handle(args, good, speculative_ddtree_budget=15).speculative_num_draft_tokens == 16
 
 
 def test_verify_width_alone_gives_the_budget(args: ModuleType, good: dict[str, Any]) -> None:
@@ -155,6 +161,8 @@ def test_eagle_shape_is_set_to_one(
             {"speculative_ddtree_budget": 31, "speculative_num_draft_tokens": 16},
             "--speculative-num-draft-tokens",
         ),
+        ({"speculative_ddtree_budget": 14}, "--speculative-ddtree-budget to 15"),
+        ({"speculative_ddtree_budget": 14}, "--speculative-dflash-block-size to 15"),
         ({"speculative_dflash_block_size": 1}, "--speculative-dflash-block-size"),
         ({"speculative_dflash_block_size": 64}, "--speculative-dflash-block-size"),
     ],

@@ -171,13 +171,22 @@ def test_batch_of_mixed_requests() -> None:
     assert _chi_square(cooler, (squares / squares.sum()).tolist()) < CRITICAL[2]
 
 
+class LastOfTies:
+    """A sampler whose top-1 is the last of equal tokens, which it may be."""
+
+    def _sample_from_probs(
+        self, probs: torch.Tensor, info: Any, positions: torch.Tensor, simple: bool
+    ) -> torch.Tensor:
+        return probs.shape[-1] - 1 - probs.flip(-1).argmax(-1)
+
+
 def test_argmax_settles_ties_of_greedy_rows() -> None:
     logits = torch.zeros(2 * WIDTH, 3)
     info = _sampling(2)
     info.top_ks = torch.tensor([1, 3], dtype=torch.int32)
     info.need_top_k_sampling = True
-    predicted = accept.target_tokens(logits, info, TorchSampler(), torch.zeros(1), WIDTH)
-    assert predicted[0].tolist() == [0] * WIDTH
+    predicted = accept.target_tokens(logits, info, LastOfTies(), torch.zeros(1), WIDTH)
+    assert predicted.tolist() == [[0] * WIDTH, [2] * WIDTH]
 
 
 def test_greedy_batch_never_draws() -> None:
