@@ -10,19 +10,33 @@ import pytest
 
 from patcher.targets.agent import faults
 from patcher.targets.agent.frames import AgentError
-from tests.remote.conftest import ARGS, BUILDER, OLD
+from tests.remote.conftest import ARGS, BUILDER, OBSOLETE, OLD
 from tests.remote.faultdriver import Case, count, prepared
 
 MINE = b"# mine\n"
 
 
-def edit(root: Path) -> str:
-    """Append in place."""
-    if not (root / ARGS).exists():
+def _edit(root: Path, path: str) -> str:
+    if not (root / path).exists():
         return ""
-    with (root / ARGS).open("ab") as stream:
+    with (root / path).open("ab") as stream:
         stream.write(MINE)
-    return ARGS
+    return path
+
+
+def edit(root: Path) -> str:
+    """Append in place to a file that is replaced."""
+    return _edit(root, ARGS)
+
+
+def edit_new(root: Path) -> str:
+    """Append in place to a file that is new."""
+    return _edit(root, BUILDER)
+
+
+def edit_gone(root: Path) -> str:
+    """Append in place to a file that is deleted."""
+    return _edit(root, OBSOLETE)
 
 
 def replace(root: Path) -> str:
@@ -63,7 +77,7 @@ class Hook(faults.Faults):
 
 
 @pytest.mark.parametrize("action", ["push", "rollback"])
-@pytest.mark.parametrize("other", [edit, replace, create])
+@pytest.mark.parametrize("other", [edit, edit_new, edit_gone, replace, create])
 def test_nothing_of_theirs_is_lost(
     other: Callable[[Path], str],
     action: str,
@@ -79,7 +93,8 @@ def test_nothing_of_theirs_is_lost(
             outcomes.add(one(tmp_path / "case", action, other, at, monkeypatch))
     finally:
         os.umask(umask)
-    assert len(outcomes) > 1  # both accepted and refused: the hook did come in between
+    if (other, action) != (edit_gone, "rollback"):  # there is no such file to edit then
+        assert len(outcomes) > 1  # both accepted and refused: the hook did come in between
 
 
 def one(
