@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from . import load
-from .cases import CASES, Case
-from .strategies import Draft, drafts
-
 torch = pytest.importorskip("torch", reason="torch is not installed: batched builders not run")
+np = pytest.importorskip("numpy", reason="numpy is not installed: batched builders not run")
 pytest.importorskip("triton", reason="triton is not installed: kernel not run")
+
+from . import load  # noqa: E402
+from .cases import CASES, Case  # noqa: E402
+from .strategies import Draft, drafts  # noqa: E402
 
 reference = load.module("reference")
 tree_module = load.module("tree")

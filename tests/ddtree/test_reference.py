@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from . import load
-from .cases import CASES
-from .strategies import Draft, drafts
+np = pytest.importorskip("numpy", reason="numpy is not installed: the reference not run")
+
+from . import load  # noqa: E402
+from .cases import CASES  # noqa: E402
+from .strategies import Draft, drafts  # noqa: E402
 
 reference = load.module("reference")
 

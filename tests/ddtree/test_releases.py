@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -54,7 +55,7 @@ def _write(tree: Tree, parent: Path) -> None:
         (parent / path).write_bytes(change.after)
 
 
-def test_rendered_modules(release: Tree, tmp_path: Path) -> None:
+def test_rendered_modules(release: Tree) -> None:
     """All there, whole, for Python 3.10 on, and of a size that can be read."""
     files = _changes(release).files
     found = {path for path in files if Path(path).name.startswith("ddtree_")}
@@ -70,15 +71,16 @@ def test_rendered_modules(release: Tree, tmp_path: Path) -> None:
         assert max(len(line) for line in text.splitlines()) <= 100
 
 
-def test_probes_of_these_tests_and_of_the_set_agree(release: Tree, tmp_path: Path) -> None:
-    for path in release:
-        if path.startswith("sglang/srt/") and path.endswith(".py"):
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_bytes(release.read(path))
-    for path, text in render.render(render.probe(tmp_path)).items():
-        after = _changes(release).files[path].after
-        assert after is not None
-        assert after.decode() == text
+def test_context_names_what_the_templates_ask_for() -> None:
+    """Every variable is told, has a choice for another release, and is used."""
+    context = render.ROOT / "patches" / "ddtree" / "context.toml"
+    variables = tomllib.loads(context.read_text())["variable"]
+    assert {v["name"] for v in variables} == set(render.NEUTRAL)
+    templates = "".join(path.read_text() for path in render.TEMPLATES.rglob("*.j2"))
+    for variable in variables:
+        assert variable["description"]
+        assert len({choice["value"] for choice in variable["choice"]}) == 2
+        assert variable["name"] in templates
 
 
 def test_a_release_uses_only_names_of_its_own(release: Tree) -> None:

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from . import load
-from .cases import CASES, WALKS
-
 torch = pytest.importorskip("torch", reason="torch is not installed: the verify step not run")
+np = pytest.importorskip("numpy", reason="numpy is not installed: the verify step not run")
 
-from . import fakes  # noqa: E402
+from . import fakes, load  # noqa: E402
+from .cases import CASES, WALKS  # noqa: E402
 
 tree_module = load.module("tree")
 accept = load.module("accept")
