@@ -17,6 +17,7 @@ from patcher.resolve import imports, members
 from patcher.resolve.classes import BUILTINS
 from patcher.resolve.evidence import Evidence
 from patcher.resolve.infer import Inference
+from patcher.resolve.known import MODULE_NAMES
 from patcher.resolve.memory import collector_paused
 from patcher.resolve.order import used_too_early
 from patcher.resolve.program import Module, Program, Scope
@@ -37,6 +38,9 @@ LEVEL = "names"
 
 COMPANIONS = ("sgl_kernel",)
 """Packages that ship beside the tree, unseen: a name of theirs is proved by the tree using it."""
+
+_CLASS_NAMES = ("__class__", "__module__", "__qualname__")
+"""Names that Python provides inside a class body or its methods."""
 
 _ANYTHING = frozenset({"BaseException", "Exception"})
 _GUARDS: Mapping[str, frozenset[str]] = {
@@ -91,6 +95,13 @@ class _Checker:
                 case ast.Attribute(ctx=ast.Load()) as node:
                     self._attribute(node, reference, regions)
                 case ast.AugAssign(target=ast.Attribute() as node):
+                    self._attribute(node, reference, regions)
+                case (
+                    ast.Call(
+                        func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str() as name)]
+                    ) as call
+                ):
+                    node = ast.copy_location(ast.Attribute(value, name, ast.Load()), call)
                     self._attribute(node, reference, regions)
 
     # ---------------------------------------------------------------- imports
@@ -185,9 +196,11 @@ class _Checker:
         found = at.scope.find(node.id)
         module = at.scope.module
         self.result.checked += 1
+        if node.id in BUILTINS or node.id in MODULE_NAMES or at.caught & _GUARDS["name"]:
+            return
         if found is not None:
             where, bindings = found
-            if node.id not in BUILTINS and used_too_early(node, at, where, bindings):
+            if used_too_early(node, at, where, bindings):
                 line = min(b.line for b in bindings)
                 self._report(
                     "names.unbound",
@@ -198,14 +211,11 @@ class _Checker:
                     found=f"its first value comes on line {line}",
                 )
             return
-        if node.id in BUILTINS or node.id in module.assigned_globals:
-            return
-        if node.id in ("__class__", "__module__", "__qualname__"):
+        mangled = node.id.startswith("__") and not node.id.endswith("__")
+        if (mangled or node.id in _CLASS_NAMES) and self.inference.owner_of(at.scope):
             return
         stars = imports.starred(self.program, module, node.id)
-        if stars or module.dynamic or at.caught & _GUARDS["name"]:
-            return
-        if "__getattr__" not in module.scope.block.names and node.id.startswith("__"):
+        if stars or module.dynamic or node.id in module.assigned_globals:
             return
         self._report(
             "names.undefined",
@@ -265,7 +275,7 @@ class _Checker:
                     if ast.unparse(asked) == text:
                         return True
                 case ast.Call(
-                    func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=name), *_]
+                    func=ast.Name(id="getattr"), args=[asked, ast.Constant(value=name), _]
                 ):
                     if name == node.attr and ast.unparse(asked) == text:
                         return True

@@ -181,7 +181,10 @@ GOOD = {
         from sglang.base import Sealed
 
         def f(it: Sealed):
-            return it.extra if hasattr(it, "extra") else None
+            return it.extra if hasattr(it, "extra") else getattr(it, "ok")
+
+        def g(it: Sealed):
+            return it.other if getattr(it, "other", None) else None
         """,
     "of a checked class": """
         from sglang.base import Sealed, Request
@@ -300,6 +303,21 @@ GOOD = {
 
         sgl_kernel.fuse(sample)
         """,
+    "maybe not yet": """
+        def f(xs):
+            try:
+                return total
+            except UnboundLocalError:
+                total = sum(xs)
+            return total
+        """,
+    "names of a class": """
+        class New:
+            where = __qualname__, __module__
+
+            def go(self):
+                return __class__, __name__, __file__
+        """,
     "caught": """
         def f():
             try:
@@ -371,6 +389,10 @@ BAD = {
         "def f(it: Sealed):\n    return it.gone if isinstance(it, Request) else None\n",
         "Sealed has no attribute gone",
     ),
+    "by getattr": (
+        "from sglang.base import Sealed\ngetattr(Sealed(), 'gone')\n",
+        "Sealed has no attribute gone",
+    ),
     "of self": (
         "class New:\n    def go(self):\n        return self.helper()\n",
         "New has no attribute helper",
@@ -402,6 +424,7 @@ BAD = {
         "def f(xs):\n    [x for x in xs]\n    return x\n",
         "x is not defined here",
     ),
+    "no dunder of a module": ("print(__nmae__)\n", "__nmae__ is not defined here"),
     "too early": (
         "def f(a):\n    if a:\n        print(worker)\n    worker = a\n",
         "worker is used before it gets a value",
@@ -614,3 +637,28 @@ def test_an_old_worker_breaks_on_a_newer_release_where_it_should(
     after = tree.with_changes({p: old.read(p) for p in files})
     found = examine_names(tree, after, dict.fromkeys(files, WHOLE)).findings
     assert set(messages(found)) == DROPS[source, target]
+
+
+@pytest.mark.network
+def test_a_branch_that_landed_in_the_wrong_method_is_reported(release_tree: Releases) -> None:
+    """What a textual patch for ``create_worker`` does, without a word, to a later release."""
+    tree = release_tree("0.5.14")
+    path = f"{SPECULATIVE}/spec_info.py"
+    lines = tree.read(path).decode().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if "def handle_server_args" in line)
+    at = next(i for i in range(at, len(lines)) if "if self.is_dflash()" in lines[i])
+    branch = [
+        "        if self.is_ddtree():\n",
+        "            if enable_overlap:\n",
+        "                raise ValueError('no overlap')\n",
+        "            return DDTreeWorker\n",
+    ]
+    text = "".join([*lines[:at], *branch, *lines[at:]])
+    after = tree.with_changes({path: text.encode()})
+    found = examine_names(tree, after, {path: ((at + 1, at + len(branch)),)}).findings
+    assert messages(found) == [
+        "SpeculativeAlgorithm has no attribute is_ddtree",
+        "enable_overlap is not defined here",
+        "DDTreeWorker is not defined here",
+    ]
+    assert {f.site.scope for f in found if f.site} == {"SpeculativeAlgorithm.handle_server_args"}
