@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.snapshot [VERSION]`` starts a throw-away sshd, unpacks the official wheel
 (from the cache, or fetched once), and prints medians of three with their ratios. Every method
-runs as a whole process and writes its result into the same kind of directory; ours writes one
-file per content, named by its hash, as a store would. ``again`` is a second run on an unchanged
+runs as a whole process, into a new directory on the same disk; ours is the command itself, with
+its store, and then its session alone, into one file. ``again`` is a second run on an unchanged
 host: ours and rsync's then move no content.
 """
 
@@ -79,15 +79,15 @@ def sshd(home: Path) -> Iterator[Path]:
         child.wait(10)
 
 
-TAKE = """\
+STREAM = """\
 import sys
 from pathlib import Path
 from patcher.targets import parse_target
-root, python, store = sys.argv[1:]
-have = {path.name for path in Path(store).iterdir()}
+root, python, into = sys.argv[1:]
 with parse_target("bench", {}, python=python, path=root).connect() as session:
-    for sha256, content in session.snapshot(have).contents:
-        (Path(store) / sha256).write_bytes(content)
+    with (Path(into) / "pack").open("wb") as pack:
+        for _, content in session.snapshot(()).contents:
+            pack.write(content)
 """
 
 
@@ -100,10 +100,13 @@ def main() -> None:
         into = Path(folder) / "into"
         environ = dict(os.environ, DDPATCH_SSH_CONFIG=str(config), SSH_AUTH_SOCK="")
         ssh = f"ssh -F {config}"
-        ours = [sys.executable, "-c", TAKE, str(root), sys.executable, str(into)]
+        ours = [sys.executable, "-m", "patcher", "--store", str(into), "snapshot", "bench"]
+        ours += ["--python", sys.executable, "--path", str(root)]
+        stream = [sys.executable, "-c", STREAM, str(root), sys.executable, str(into)]
         rsync = ["rsync", "-a", "-e", ssh, f"bench:{root}/", f"{into}/"]
         methods: list[tuple[str, list[str], bool]] = [
             ("ddpatch snapshot", ours, False),
+            ("  its session alone", stream, False),
             ("scp -r", ["scp", "-F", str(config), "-q", "-r", f"bench:{root}/.", str(into)], False),
             ("rsync -a", rsync, False),
             ("ddpatch snapshot, again", ours, True),
@@ -124,12 +127,12 @@ def main() -> None:
                 if shutil.which(command[0]) is None:
                     continue
                 shutil.rmtree(into, ignore_errors=True)
-                into.mkdir()
+                into.mkdir(mode=0o700)
                 if again:
-                    subprocess.run(command, env=environ, check=True)
+                    subprocess.run(command, env=environ, check=True, capture_output=True)
 
                 def run(command: list[str] = command) -> None:
-                    subprocess.run(command, env=environ, check=True)
+                    subprocess.run(command, env=environ, check=True, capture_output=True)
 
                 times[name].append(timed(run))
         for name, values in times.items():
@@ -139,11 +142,13 @@ def main() -> None:
                 print(f"  {name:26} {medians[name]:6.2f} s  ({spread})")
         for name, base in (
             ("scp -r", "ddpatch snapshot"),
+            ("scp -r", "  its session alone"),
             ("rsync -a", "ddpatch snapshot"),
             ("rsync -a, again", "ddpatch snapshot, again"),
         ):
             if name in medians:
-                print(f"  {base} is {medians[name] / medians[base]:.1f} times as fast as {name}")
+                ratio = medians[name] / medians[base]
+                print(f"  {base.strip()} is {ratio:.1f} times as fast as {name}")
 
 
 if __name__ == "__main__":

@@ -58,8 +58,9 @@ def _cached(folder: Path, version: Version) -> Path | None:
         if len(parts) < 5:
             continue
         number, tag = parts[1], parts[-3]
-        if tag in _TAGS and Version(number) == version:
-            found.append((_TAGS.index(tag), path))
+        with contextlib.suppress(InvalidVersion):  # not a wheel that pip has put here
+            if tag in _TAGS and Version(number) == version:
+                found.append((_TAGS.index(tag), path))
     return min(found)[1] if found else None
 
 

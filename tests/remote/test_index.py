@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,12 @@ from patcher.targets.record import compare
 from tests.remote.conftest import DISTINFO, OLD, RECORD, Install, record_of
 
 
-def wheel(folder: Path, version: str = "0.5.11", tag: str = "cp312-cp312-manylinux_2_34_x86_64",
-          **more: bytes) -> Path:  # fmt: skip
+def wheel(
+    folder: Path,
+    version: str = "0.5.11",
+    tag: str = "cp312-cp312-manylinux_2_34_x86_64",
+    more: Mapping[str, bytes] = {},
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"sglang-{version}-{tag}.whl"
     info = f"sglang-{version}.dist-info"
@@ -55,7 +60,7 @@ def test_a_release_is_fetched_once_and_read_offline(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel(index)
-    wheel(index, tag="cp311-cp311-manylinux_2_34_x86_64", **{"sglang/only311.py": b""})
+    wheel(index, tag="cp311-cp311-manylinux_2_34_x86_64", more={"sglang/only311.py": b""})
     target = parse_target("pypi:0.5.11", {})
     files = read(target)
     assert {p: files[p] for p in OLD} == OLD and "sglang/only311.py" not in files
@@ -113,7 +118,7 @@ def test_two_at_once_fetch_once(index: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../evil.py", "/etc/evil", "sglang/../../evil", "sglang/a\nb"])
 def test_a_wheel_that_no_release_has(index: Path, name: str) -> None:
-    wheel(index, **{name: b"x"})
+    wheel(index, more={name: b"x"})
     with pytest.raises(UsageError, match="official"):
         try:
             read(parse_target("pypi:0.5.11", {}))
@@ -122,7 +127,7 @@ def test_a_wheel_that_no_release_has(index: Path, name: str) -> None:
 
 
 def test_other_top_folders_are_left_out_and_said(index: Path) -> None:
-    wheel(index, **{"tools/x.py": b"x"})
+    wheel(index, more={"tools/x.py": b"x"})
     with parse_target("pypi:0.5.11", {}).connect() as session:
         snapshot = session.snapshot(())
         list(snapshot.contents)

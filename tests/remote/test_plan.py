@@ -19,8 +19,8 @@ def paths(changes: list[Change], dispatch: set[str] | None = None) -> list[str]:
 
 
 def module(name: str, old: str | None, new: str | None) -> Change:
-    encoded = [None if text is None else text.encode() for text in (old, new)]
-    return Change(f"sglang/{name}.py", *encoded)
+    before, after = (None if text is None else text.encode() for text in (old, new))
+    return Change(f"sglang/{name}.py", before, after)
 
 
 def test_a_new_module_waits_for_the_name_that_it_needs() -> None:
@@ -172,7 +172,7 @@ def test_modules() -> None:
     assert found.missing("sglang.pkg.inner", "") == ""
     assert found.missing("sglang.gone", "x") == "there is no module sglang.gone"
     assert found.missing("sglang.pkg", "__name__") == ""
-    library = Resolver({}.get, {"sglang": ["fast.abi3.so"]}.get)
+    library = Resolver(lambda _: None, {"sglang": ["fast.abi3.so"]}.get)
     assert library.missing("sglang.fast", "anything") == ""
 
 

@@ -23,6 +23,7 @@ PARTS = (
     "state",
     "swap",
     "check",
+    "stage",
     "push",
     "query",
     "main",
