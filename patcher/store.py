@@ -14,15 +14,15 @@ import hashlib
 import json
 import os
 import stat
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 import git
 
+from patcher.fastimport import FastImport, quoted, write_blob, write_commit, write_entry, write_file
 from patcher.model import FileEntry, InstallFacts, Manifest, UsageError
 from patcher.tree import Tree
 
@@ -31,7 +31,6 @@ FORMAT = 1
 
 _MANIFEST = ".ddpatch/manifest.json"
 _FORMAT_FILE = "ddpatch-store.json"
-_IDENTITY = "ddpatch <ddpatch@localhost>"
 _GIT_ENV = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -322,14 +321,14 @@ class Store:
             f"Python: {facts.python_version}\n"
         )
         branch = _snapshot_branch(slug)
-        with self._importer() as stream:
-            marks = {sha: _mark(stream, n, data) for n, (sha, data) in enumerate(new, 1)}
-            _commit(stream, branch, message, int(time.time()), parent.oid if parent else None)
+        with FastImport(Path(self._repo.git_dir), self.folder) as stream:
+            marks = {sha: write_blob(stream, n, data) for n, (sha, data) in enumerate(new, 1)}
+            write_commit(stream, branch, message, int(time.time()), parent.oid if parent else None)
             stream.write(b"deleteall\n")
             for entry in files:
                 where = marks.get(entry.sha256, entry.blob.encode())
-                _modify(stream, entry.path, entry.mode, where)
-            _inline(stream, _MANIFEST, table)
+                write_entry(stream, entry.path, entry.mode, where)
+            write_file(stream, _MANIFEST, table)
         self._manifests.clear()
         found = self.find(slug)
         assert found is not None
@@ -353,55 +352,23 @@ class Store:
         """
         branch = _patched_branch(snapshot.slug)
         modes = self.manifest(snapshot.oid).files
-        with self._importer() as stream:
+        with FastImport(Path(self._repo.git_dir), self.folder) as stream:
             stream.write(b"reset %s\nfrom %s\n\n" % (branch.encode(), snapshot.oid.encode()))
             for commit in commits:
                 message = f"{commit.message.rstrip()}\nSet: {set_label}\nSnapshot: {snapshot.oid}\n"
                 if set_folder:
                     message += f"Set-Folder: {set_folder}\n"
-                _commit(stream, branch, message, snapshot.time, None)
+                write_commit(stream, branch, message, snapshot.time, None)
                 for path, data in sorted(commit.files.items()):
                     if data is None:
-                        stream.write(b"D %s\n" % _quoted(path))
+                        stream.write(b"D %s\n" % quoted(path))
                     else:
                         mode = modes[path].mode if path in modes else 0o644
-                        _inline(stream, path, data, mode)
+                        write_file(stream, path, data, mode)
         self._repo.git.symbolic_ref("HEAD", branch)
         found = self.patched(snapshot.slug)
         assert found is not None
         return found
-
-    def _importer(self) -> _FastImport:
-        return _FastImport(Path(self._repo.git_dir), self.folder)
-
-
-class _FastImport:
-    """A ``git fast-import`` process as a context manager; nothing is written if it fails."""
-
-    def __init__(self, git_dir: Path, folder: Path) -> None:
-        self._folder = folder
-        self._process = subprocess.Popen(
-            ["git", f"--git-dir={git_dir}", "fast-import", "--quiet", "--force", "--done"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-
-    def __enter__(self) -> IO[bytes]:
-        assert self._process.stdin
-        return self._process.stdin
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._process as process:
-            if kind is not None and not issubclass(kind, BrokenPipeError):
-                process.kill()
-                process.communicate()
-                return
-            assert process.stderr
-            errors = process.communicate(b"done\n")[1] if kind is None else process.stderr.read()
-        if self._process.returncode != 0:
-            reason = errors.decode(errors="replace").strip().split("\n")[0]
-            raise _unusable(self._folder, reason or "git fast-import failed")
 
 
 def _leave_the_users_git_alone() -> None:
@@ -409,34 +376,6 @@ def _leave_the_users_git_alone() -> None:
     for name in [n for n in os.environ if n.startswith("GIT_")]:
         del os.environ[name]
     os.environ.update(_GIT_ENV)
-
-
-def _commit(stream: IO[bytes], branch: str, message: str, when: int, parent: str | None) -> None:
-    text = message.encode()
-    head = f"commit {branch}\ncommitter {_IDENTITY} {when} +0000\ndata {len(text)}\n"
-    stream.write(head.encode() + text + b"\n")
-    if parent is not None:
-        stream.write(b"from %s\n" % parent.encode())
-
-
-def _mark(stream: IO[bytes], number: int, data: bytes) -> bytes:
-    stream.write(b"blob\nmark :%d\ndata %d\n%s\n" % (number, len(data), data))
-    return b":%d" % number
-
-
-def _modify(stream: IO[bytes], path: str, mode: int, where: bytes) -> None:
-    git_mode = b"100755" if mode & 0o111 else b"100644"
-    stream.write(b"M %s %s %s\n" % (git_mode, where, _quoted(path)))
-
-
-def _inline(stream: IO[bytes], path: str, data: bytes, mode: int = 0o644) -> None:
-    _modify(stream, path, mode, b"inline")
-    stream.write(b"data %d\n%s\n" % (len(data), data))
-
-
-def _quoted(path: str) -> bytes:
-    raw = path.encode(errors="surrogateescape")
-    return b'"' + raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
 
 
 def _blob_id(data: bytes) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from inventory import QUERIES
+from inventory import QUERIES, row_to
 from inventory.model import Inventory, Query, Row
 from patcher.cli.app import App, command, plural
 from patcher.model import ExitCode, Report, Table, UsageError
@@ -93,18 +93,7 @@ def _query_json(query: Query, rows: Sequence[Row]) -> dict[str, object]:
         "id": query.id,
         "title": query.title,
         "count": len(rows),
-        "sites": [{**_site(row), **row.fields} for row in rows],
-    }
-
-
-def _site(row: Row) -> dict[str, object]:
-    site = row.site
-    return {
-        "path": site.path,
-        "line": site.line,
-        "column": site.column,
-        "end_line": site.end_line,
-        "scope": site.scope,
+        "sites": [row_to(row) for row in rows],
     }
 
 

@@ -50,7 +50,7 @@ def cmd(app: App, name: str | None, level: str | None) -> Report:
             if holds
             else f"{ref.set_label} on {target}: `{results[-1].check.level}` does not hold"
         ),
-        tables=(Table("", ("level", "", "proves"), _rows(levels, results)),),
+        tables=(Table("", ("level", "", "checked", "proves"), _rows(levels, results)),),
         findings=findings,
         next_step=_next(target) if holds else "",
     )
@@ -70,7 +70,17 @@ def _state(check: Check, results: Sequence[LevelResult]) -> str:
 
 
 def _rows(levels: Sequence[Check], results: Sequence[LevelResult]) -> tuple[tuple[str, ...], ...]:
-    return tuple((c.level, _state(c, results), c.proves) for c in levels)
+    return tuple((c.level, _state(c, results), _extent(c, results), c.proves) for c in levels)
+
+
+def _extent(check: Check, results: Sequence[LevelResult]) -> str:
+    """How much a level has looked at, and how much of it nobody can know without running it."""
+    for result in results:
+        if result.check is check:
+            evidence = result.evidence
+            unknown = f", {evidence.unknown:,} unknown" if evidence.unknown else ""
+            return plural(evidence.checked, evidence.unit) + unknown
+    return ""
 
 
 def _json(check: Check, results: Sequence[LevelResult]) -> dict[str, object]:
@@ -81,4 +91,6 @@ def _json(check: Check, results: Sequence[LevelResult]) -> dict[str, object]:
         "tried": found is not None,
         "holds": found is not None and found.holds,
         "findings": len(found.findings) if found else 0,
+        "checked": found.evidence.checked if found else 0,
+        "unknown": found.evidence.unknown if found else 0,
     }

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from patcher.model import Finding, Severity, UsageError
-from patcher.verify.check import Check, Context
+from patcher.verify.check import Check, Context, Evidence
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,12 @@ class LevelResult:
     """What one level found; it holds when none of its findings is an error."""
 
     check: Check
-    findings: tuple[Finding, ...]
+    evidence: Evidence
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What it found."""
+        return self.evidence.findings
 
     @property
     def holds(self) -> bool:
@@ -54,7 +59,7 @@ def up_to(level: str | None) -> list[Check]:
 def climb(context: Context, levels: Sequence[Check]) -> Iterable[LevelResult]:
     """Run levels from the lowest up; the first that does not hold is the last one run."""
     for check in levels:
-        result = LevelResult(check, tuple(check.run(context)))
+        result = LevelResult(check, check.run(context))
         yield result
         if not result.holds:
             return

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from patcher.changes import splice
 from patcher.model import Finding, Site
-from patcher.verify.check import Check, Context
+from patcher.verify.check import Check, Context, Evidence
 
 
-def _run(context: Context) -> Iterator[Finding]:
+def _run(context: Context) -> Evidence:
+    paths = {*context.pristine.files, *context.patched.files, *context.plan.changes.files}
+    return Evidence(tuple(_differences(context, sorted(paths))), len(paths), "file")
+
+
+def _differences(context: Context, paths: Iterable[str]) -> Iterator[Finding]:
     planned = context.plan.changes.files
     before, after = context.pristine, context.patched
-    for path in sorted({*before.files, *after.files, *planned}):
+    for path in paths:
         old, new = before.files.get(path), after.files.get(path)
         if path not in planned:
             if old != new and (old is None or new is None or old.sha256 != new.sha256):

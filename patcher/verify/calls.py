@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from patcher.model import Finding
 from patcher.resolve.calling import examine_calls
-from patcher.verify.check import Check, Context
+from patcher.verify.check import Check, Context, Evidence
 
 
-def _run(context: Context) -> Iterator[Finding]:
-    yield from examine_calls(context.pristine, context.patched, context.regions).findings
+def _run(context: Context) -> Evidence:
+    found = examine_calls(context.pristine, context.patched, context.regions)
+    return Evidence(tuple(found.findings), found.checked, "call", found.unknown)
 
 
 CHECK = Check(

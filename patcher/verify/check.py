@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,6 +45,19 @@ class Context:
         return Subject(self.patched, self.survey(self.patched))
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What a level has looked at (``checked`` of the ``unit``), and what it found.
+
+    ``unknown`` counts what could neither be proved nor refuted without running it; that passes.
+    """
+
+    findings: tuple[Finding, ...]
+    checked: int
+    unit: str
+    unknown: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Check:
     """One level of the ladder: its name, its place, what it proves, and how it is done."""
@@ -52,4 +65,4 @@ class Check:
     level: str
     rank: int
     proves: str
-    run: Callable[[Context], Iterator[Finding]]
+    run: Callable[[Context], Evidence]

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from inventory.model import Row
 from patcher.ledger import Status, dispatch_rows, key_of, undecided
 from patcher.model import Finding, Outcome
-from patcher.verify.check import Check, Context
+from patcher.verify.check import Check, Context, Evidence
 
 
-def _run(context: Context) -> Iterator[Finding]:
+def _run(context: Context) -> Evidence:
+    rows = dispatch_rows(context.plan.patch_set, context.plan.subject)
+    places = {key_of(row) for row in rows}
+    return Evidence(tuple(_gaps(context, rows)), len(places), "dispatch site")
+
+
+def _gaps(context: Context, rows: list[Row]) -> Iterator[Finding]:
     patch_set = context.plan.patch_set
-    rows = dispatch_rows(patch_set, context.plan.subject)
     for row in context.ledger.unknown(rows):
         yield undecided(row)
     outcomes = {p.patch.id: p.outcome for p in context.plan.patches}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from patcher.model import Finding
 from patcher.resolve.naming import examine_names
-from patcher.verify.check import Check, Context
+from patcher.verify.check import Check, Context, Evidence
 
 
-def _run(context: Context) -> Iterator[Finding]:
-    yield from examine_names(context.pristine, context.patched, context.regions).findings
+def _run(context: Context) -> Evidence:
+    found = examine_names(context.pristine, context.patched, context.regions)
+    return Evidence(tuple(found.findings), found.checked, "use", found.unknown)
 
 
 CHECK = Check(

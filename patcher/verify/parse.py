@@ -5,17 +5,22 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from patcher.model import Finding, Site
-from patcher.verify.check import Check, Context
+from patcher.verify.check import Check, Context, Evidence
 
 
-def _run(context: Context) -> Iterator[Finding]:
+def _run(context: Context) -> Evidence:
+    changed = [p for p in sorted(context.plan.changes.files) if p.endswith(".py")]
+    return Evidence(tuple(_broken(context, changed)), len(changed), "file")
+
+
+def _broken(context: Context, paths: Iterable[str]) -> Iterator[Finding]:
     version = _minor(context.pristine.facts.python_version)
-    for path in sorted(context.plan.changes.files):
-        if not path.endswith(".py") or path not in context.patched:
-            continue
+    for path in paths:
+        if path not in context.patched:
+            continue  # level `bytes` says so
         data = context.patched.read(path)
         try:
             with warnings.catch_warnings():
