@@ -8,6 +8,7 @@ resolver that the target uses.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,6 +24,48 @@ from patcher.targets.record import updated
 
 def _sha(content: bytes | None) -> str:
     return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _parsed(path: str, error: Exception) -> DdpatchError:
+    line = getattr(error, "lineno", None) or 1
+    return DdpatchError(
+        f"{path}:{line} cannot be parsed: {error}",
+        exit_code=ExitCode.FINDING,
+        next_step="run `ddpatch verify --level parse` on the patched tree",
+        findings=(
+            Finding(
+                "push.parse",
+                str(error),
+                level="parse",
+                site=Site(path, line),
+                next_step="fix the patch that makes this file",
+            ),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a Python file imports from the package, and binds; ``bound`` is None for no file."""
+
+    uses: tuple[Use, ...] = ()
+    bound: Bound | None = None
+
+    @classmethod
+    def read(cls, path: str, source: bytes | None) -> Code:
+        """Parse a file; raises DdpatchError (exit 1) where that fails."""
+        if source is None or not path.endswith(".py"):
+            return cls()
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError) as error:
+            raise _parsed(path, error) from error
+        return cls(tuple(uses(path, tree)), bound(tree))
+
+    @property
+    def loading(self) -> Iterable[Use]:
+        """The imports that run when the module loads, and must not fail then."""
+        return (use for use in self.uses if not use.lazy and not use.guarded)
 
 
 @dataclass(frozen=True)
@@ -42,24 +85,14 @@ class Change:
         return "delete" if self.new is None else "replace"
 
     @cached_property
-    def uses_old(self) -> tuple[Use, ...]:
-        """What the old file imports when it is loaded, as far as that must not fail."""
-        return _loading(self.path, self.old)
+    def before(self) -> Code:
+        """What the old file imports and binds."""
+        return Code.read(self.path, self.old)
 
     @cached_property
-    def uses_new(self) -> tuple[Use, ...]:
-        """What the new file imports when it is loaded, as far as that must not fail."""
-        return _loading(self.path, self.new)
-
-    @cached_property
-    def bound_old(self) -> Bound | None:
-        """What the old file binds at its top level; None where it is absent."""
-        return _bound(self.path, self.old)
-
-    @cached_property
-    def bound_new(self) -> Bound | None:
-        """What the new file binds at its top level; None where it is absent."""
-        return _bound(self.path, self.new)
+    def after(self) -> Code:
+        """What the new file imports and binds."""
+        return Code.read(self.path, self.new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,46 +116,6 @@ class PushPlan:
     def contents(self) -> tuple[tuple[str, bytes], ...]:
         """Each new content once, with its sha256 in hex."""
         return tuple({_sha(c.new): c.new for c in self.changes if c.new is not None}.items())
-
-
-def _parsed(path: str, error: Exception) -> DdpatchError:
-    line = getattr(error, "lineno", None) or 1
-    return DdpatchError(
-        f"{path}:{line} cannot be parsed: {error}",
-        exit_code=ExitCode.FINDING,
-        next_step="run `ddpatch verify --level parse` on the patched tree",
-        findings=(
-            Finding(
-                "push.parse",
-                str(error),
-                level="parse",
-                site=Site(path, line),
-                next_step="fix the patch that makes this file",
-            ),
-        ),
-    )
-
-
-def _all_uses(path: str, source: bytes | None) -> list[Use]:
-    if source is None or not path.endswith(".py"):
-        return []
-    try:
-        return uses(path, source)
-    except (SyntaxError, ValueError) as error:
-        raise _parsed(path, error) from error
-
-
-def _loading(path: str, source: bytes | None) -> tuple[Use, ...]:
-    return tuple(use for use in _all_uses(path, source) if not use.lazy and not use.guarded)
-
-
-def _bound(path: str, source: bytes | None) -> Bound | None:
-    if source is None or not path.endswith(".py"):
-        return None
-    try:
-        return bound(source)
-    except (SyntaxError, ValueError) as error:
-        raise _parsed(path, error) from error
 
 
 def _module_file(module: str, changed: Mapping[str, Change]) -> Change | None:
@@ -167,14 +160,14 @@ def order(changes: Sequence[Change], dispatch: Collection[str]) -> list[Change]:
 
     waits: dict[str, set[str]] = {path: set() for path in changed}
     for change in changes:
-        for use in change.uses_new:
+        for use in change.after.loading:
             for other, name in _needs(use, changed):
-                fresh = not _offers(other.bound_old, name) and _offers(other.bound_new, name)
+                fresh = not _offers(other.before.bound, name) and _offers(other.after.bound, name)
                 if fresh and other.path != change.path:
                     waits[change.path].add(other.path)
-        for use in change.uses_old:
+        for use in change.before.loading:
             for other, name in _needs(use, changed):
-                gone = _offers(other.bound_old, name) and not _offers(other.bound_new, name)
+                gone = _offers(other.before.bound, name) and not _offers(other.after.bound, name)
                 if gone and other.path != change.path:
                     waits[other.path].add(change.path)
     ready = [key(path) for path in changed if not waits[path]]
@@ -208,13 +201,13 @@ def check_order(changes: Sequence[Change]) -> tuple[Finding, ...]:
         fresh = {change.path for change in changes[:done]}
 
         def state(change: Change, now: Collection[str] = fresh) -> Bound | None:
-            return change.bound_new if change.path in now else change.bound_old
+            return change.after.bound if change.path in now else change.before.bound
 
         for change in changes:
             new = change.path in fresh
-            for use in change.uses_new if new else change.uses_old:
+            for use in (change.after if new else change.before).loading:
                 for other, name in _needs(use, changed):
-                    works = _offers(other.bound_new if new else other.bound_old, name)
+                    works = _offers(other.after.bound if new else other.before.bound, name)
                     if works and not _offers(state(other), name):
                         findings.setdefault(
                             (change.path, use.module, use.name),
@@ -228,6 +221,15 @@ def check_order(changes: Sequence[Change]) -> tuple[Finding, ...]:
                             ),
                         )
     return tuple(findings.values())
+
+
+def _to_check(change: Change, changed: Mapping[str, Change]) -> Iterable[Use]:
+    """Give the imports of a new file that the change could break: new ones, and among us."""
+    had = {(use.module, use.name) for use in change.before.uses}
+    for use in change.after.uses:
+        ours = any(True for _ in _needs(use, changed))
+        if not use.guarded and (ours or (use.module, use.name) not in had):
+            yield use
 
 
 def build_plan(
@@ -267,8 +269,7 @@ def build_plan(
     imports = tuple(
         (change.path, use.line, use.module, use.name)
         for change in ordered
-        for use in _all_uses(change.path, change.new)
-        if not use.guarded
+        for use in _to_check(change, {c.path: c for c in ordered})
     )
     if record is not None and ordered:
         rows = updated(record, {change.path: change.new for change in ordered})

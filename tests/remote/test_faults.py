@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A directory in memory where there is one: nothing here loses power, so fsync may be free."""
-    fast = Path("/dev/shm")
-    where = fast if fast.is_dir() and os.access(fast, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=where) as folder:
-        yield Path(folder)
 
 
 def drive(action: str, kind: str, folder: Path, seed: int = 0) -> dict[str, Any]:

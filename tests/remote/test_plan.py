@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import random
 
@@ -180,11 +181,13 @@ def test_relative_imports() -> None:
     text = (
         b"from . import a\nfrom .b import c\nfrom ..d import e\nimport sglang.f.g as h\nimport os\n"
     )
-    found = [(u.module, u.name) for u in uses("sglang/x/y.py", text)]
+    found = [(u.module, u.name) for u in uses("sglang/x/y.py", ast.parse(text))]
     assert found == [("sglang.x", "a"), ("sglang.x.b", "c"), ("sglang.d", "e"), ("sglang.f.g", "")]
-    package = [(u.module, u.name) for u in uses("sglang/x/__init__.py", b"from . import a\n")]
+    package = [
+        (u.module, u.name) for u in uses("sglang/x/__init__.py", ast.parse("from . import a"))
+    ]
     assert package == [("sglang.x", "a")]
 
 
 def test_a_type_alone_binds_nothing() -> None:
-    assert bound(b"X: int\nY: int = 1\n").names == {"int", "Y"} - {"int"}
+    assert bound(ast.parse("X: int\nY: int = 1")).names == {"int", "Y"} - {"int"}

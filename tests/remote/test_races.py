@@ -81,16 +81,16 @@ class Hook(faults.Faults):
 def test_nothing_of_theirs_is_lost(
     other: Callable[[Path], str],
     action: str,
-    tmp_path: Path,
+    memory: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("patcher.targets.agent.procs.running", lambda root: ([], 0))
     umask = os.umask(0)
     try:
-        total = len(count(prepared(tmp_path / "case", action), action))
+        total = len(count(prepared(memory / "case", action), action))
         outcomes: set[str] = set()
         for at in range(1, total + 1):
-            outcomes.add(one(tmp_path / "case", action, other, at, monkeypatch))
+            outcomes.add(one(memory / "case", action, other, at, monkeypatch))
     finally:
         os.umask(umask)
     if (other, action) != (edit_gone, "rollback"):  # there is no such file to edit then

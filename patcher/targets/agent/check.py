@@ -4,6 +4,7 @@ In this order: paths, drift, permissions, space, syntax and names of the new con
 findings of one kind are reported together.
 """
 
+import ast
 import fcntl
 import os
 import struct
@@ -226,7 +227,8 @@ def verify(
             if path in old and before.missing(module, name):
                 fd, leaf = tree.at(path)
                 if any(
-                    (u.module, u.name) == (module, name) for u in uses(path, disk.read(leaf, fd))
+                    (u.module, u.name) == (module, name)
+                    for u in uses(path, ast.parse(disk.read(leaf, fd)))
                 ):
                     continue
             rows.append({"level": "names", "path": path, "line": line, "message": message})

@@ -19,11 +19,11 @@ class Bound(NamedTuple):
     is_open: bool
 
 
-def bound(source: bytes) -> Bound:
-    """Return the names that a module binds; raises ``SyntaxError`` or ``ValueError``."""
+def bound(tree: ast.Module) -> Bound:
+    """Return the names that a module binds."""
     names: Set[str] = set()
     is_open = False
-    stack: List[ast.AST] = list(ast.parse(source).body)
+    stack: List[ast.AST] = list(tree.body)
     while stack:
         node = stack.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -86,8 +86,8 @@ def _handles_import(node: ast.Try) -> bool:
     return False
 
 
-def uses(path: str, source: bytes, package: str = "sglang") -> List[Use]:
-    """Return what the file imports from ``package``; raises ``SyntaxError`` or ``ValueError``."""
+def uses(path: str, tree: ast.Module, package: str = "sglang") -> List[Use]:
+    """Return what the file at ``path`` imports from ``package``."""
     here, is_package = module_of(path)
     parts = here.split(".") if is_package else here.split(".")[:-1]
     found: List[Use] = []
@@ -117,7 +117,7 @@ def uses(path: str, source: bytes, package: str = "sglang") -> List[Use]:
         for child in ast.iter_child_nodes(node):
             visit(child, inside, guarded)
 
-    visit(ast.parse(source), False, False)
+    visit(tree, False, False)
     return found
 
 
@@ -148,7 +148,7 @@ class Resolver:
             source = self._read(path)
             if source is not None:
                 try:
-                    return bound(source)
+                    return bound(ast.parse(source))
                 except (SyntaxError, ValueError):  # not ours to judge: `parse` does
                     return Bound(set(), True)
         if self._listing(base) is not None:

@@ -202,12 +202,12 @@ def _push(
         "notes": [],
     }
 
-    def inspect(state_exists: bool) -> check.Ready:
+    def inspect(state_exists: bool, again: bool = False) -> check.Ready:
         ready = check.preflight(tree, ops, state_exists)
         answer.update(need=ready.need, free=ready.free)
         if ready.done:
             answer["outcome"] = "nothing-to-do"
-        else:
+        elif not again:
             check.verify(tree, ops, contents, request["imports"])
         return ready
 
@@ -223,7 +223,7 @@ def _push(
     with Critical(), opened(tree, request, create=True) as state:
         answer["recovered"] = recover(tree, state)
         swap.refuse_unfinished(state)
-        ready = inspect(True)
+        ready = inspect(True, again=not exists)  # the contents were verified, then
         if not ready.done:
             answer.update(_run(state, tree, ready, request, contents))
             answer["outcome"] = "pushed"
