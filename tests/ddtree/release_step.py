@@ -128,7 +128,7 @@ class Release:
         self.logits = load("sglang.srt.layers.logits_processor")
         self.dflash_worker = load("sglang.srt.speculative.dflash_worker")
         self.ddtree_worker = load("sglang.srt.speculative.ddtree_worker")
-        self.ddtree_info = load("sglang.srt.speculative.ddtree_info")
+        self.reference = load("sglang.srt.speculative.ddtree_reference")
         self.algorithm = self.spec_info.SpeculativeAlgorithm.from_string("ddtree")
         group = SimpleNamespace(world_size=1, device_group=None, rank_in_group=0)
         for name in PATCHED:
@@ -203,7 +203,6 @@ class TinyTarget:
             model_config=SimpleNamespace(context_len=CONTEXT, vocab_size=VOCABULARY),
         )
         self.tokenizer = None
-        self.verify_steps: list[int] = []
 
     def get_memory_pool(self) -> tuple[Any, Any]:
         return self.pool, self.allocator
@@ -257,10 +256,22 @@ class TinyTarget:
         last = torch.tensor([s + n - 1 for s, n in zip(starts, extend, strict=True)])
         return logits[last], features
 
+    def _check_trees(self, info: Any, input_ids: torch.Tensor) -> None:
+        """The trees are the reference's over the drafter's marginals, masked position first."""
+        for i, marginals in enumerate(TinyDrafter.latest.marginals):
+            values, ids = torch.log_softmax(marginals[1:], dim=-1).topk(BUDGET, dim=-1)
+            root = int(input_ids.view(-1, BUDGET + 1)[i, 0])
+            wanted = self.release.reference.build_reference_tree(
+                values.float().numpy(), ids.numpy(), root, BUDGET
+            )
+            assert info.tree.tokens[i].tolist() == wanted.tokens
+            assert info.tree.parents[i].tolist() == wanted.parents
+            assert input_ids.view(-1, BUDGET + 1)[i].tolist() == wanted.tokens
+
     def _verify(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Attention as flashinfer reads it: indices, offsets and a flat mask."""
         info = batch.spec_info
-        self.verify_steps.append(len(batch.seq_lens))
+        self._check_trees(info, batch.input_ids)
         indices, kv_at, q_at, mask = info.generate_attn_arg_prefill(
             batch.req_pool_indices,
             batch.seq_lens,
@@ -349,7 +360,7 @@ class TinyDrafter:
             forward=self.forward,
         )
         self.window: int | None = None
-        self.blocks = 0
+        self.marginals: list[torch.Tensor] = []
 
     def _set_kv_buffer(
         self, layer: Any, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any
@@ -376,7 +387,7 @@ class TinyDrafter:
             assert positions == list(range(start, start + BLOCK))
             self._check_cache(row, tokens[:-1], int(forward_batch.seq_lens[i]), i, forward_batch)
             wanted.append(self._marginals(tokens))
-        self.blocks += 1
+        self.marginals = wanted
         logits = torch.cat(wanted)
         hidden = logits @ torch.linalg.pinv(self.target.model.lm_head.weight).T
         return SimpleNamespace(logits_output=SimpleNamespace(hidden_states=hidden))
@@ -667,6 +678,35 @@ def seeded(release: Release) -> dict[str, Any]:
     return {"emitted_per_step": scheduler.emitted_per_step}
 
 
+def processed(release: Release) -> dict[str, Any]:
+    """Logit bias is exact; a penalty is one per request, of the tokens that began a step."""
+    scheduler = Scheduler(release)
+    banned = scheduler.plain_decode(scheduler.request("probe", PROMPTS[0], max_new_tokens=6))[3]
+    biased = scheduler.request(
+        "biased", PROMPTS[0], max_new_tokens=16, logit_bias={str(banned): -100.0}
+    )
+    plain = scheduler.request("plain", PROMPTS[1], max_new_tokens=16)
+    fresh = scheduler.request("fresh", PROMPTS[3], max_new_tokens=12, presence_penalty=1e4)
+    batch = scheduler.prefill([biased, plain, fresh])
+    began = [fresh.output_ids[-1]]
+    while not batch.is_empty():
+        before = len(fresh.output_ids)
+        scheduler.decode(batch)
+        emitted = list(fresh.output_ids)[before:]
+        assert not set(began) & set(emitted)
+        began += emitted[-1:]
+    scheduler.assert_nothing_leaked()
+
+    def draw(logits: torch.Tensor, _: int) -> int:
+        logits[:, banned] -= 100.0
+        return int(logits.argmax())
+
+    assert list(biased.output_ids) == scheduler.plain_decode(biased, draw)
+    assert banned not in biased.output_ids
+    assert list(plain.output_ids) == scheduler.plain_decode(plain)
+    return {"began": began}
+
+
 def arguments(release: Release) -> dict[str, Any]:
     """Flags as a command line gives them, and the algorithm's predicates."""
     parser = argparse.ArgumentParser()
@@ -743,6 +783,7 @@ SCENARIOS: dict[str, Callable[[Release], dict[str, Any]]] = {
     "singles": singles,
     "window": window,
     "seeded": seeded,
+    "processed": processed,
 }
 
 

@@ -153,4 +153,5 @@ def test_decode_through_the_scheduler_types(release: Tree, tmp_path: Path) -> No
     assert max(found["singles"]["steps"]) < 15
     assert found["window"]["window"] == 7
     assert max(found["seeded"]["emitted_per_step"]) == 5
+    assert len(found["processed"]["began"]) > 2
     assert set(found["standins"]) <= set(standins.PACKAGES)
