@@ -1,0 +1,112 @@
+"""The ledger knows every place, and a place that it does not know is a finding."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inventory import Cache, run
+from patcher.ledger import Ledger, Status, dispatch_rows, key_of, load_ledger
+from patcher.model import UsageError
+from patcher.patchset import PatchSet, load_set
+from patcher.plan import make_plan
+from patcher.probe import Subject
+from patcher.tree import Tree
+from patcher.verify import climb, up_to
+from patcher.verify.check import Context
+
+SET = load_set("ddtree")
+GOOD = """\
+[[site]]
+path = "sglang/a.py"
+scope = "f"
+symbols = ["is_dflash", "DFLASH"]
+status = "inherited"
+why = "the same for both"
+
+[[site]]
+path = "sglang/b.py"
+scope = ""
+symbols = "DFLASH"
+status = "patched"
+patches = ["enum-member", "predicates"]
+"""
+
+
+def ledger(folder: Path, text: str) -> Ledger:
+    (folder / "ledger.toml").write_text(text)
+    return load_ledger(replace(SET, folder=folder))
+
+
+def test_an_entry_decides_about_each_of_its_symbols(tmp_path: Path) -> None:
+    entries = ledger(tmp_path, GOOD).entries
+    assert set(entries) == {
+        ("sglang/a.py", "f", "is_dflash"),
+        ("sglang/a.py", "f", "DFLASH"),
+        ("sglang/b.py", "", "DFLASH"),
+    }
+    assert entries["sglang/b.py", "", "DFLASH"].patches == ("enum-member", "predicates")
+    assert entries["sglang/a.py", "f", "DFLASH"].status is Status.INHERITED
+
+
+def test_a_set_without_a_ledger_has_an_empty_one(tmp_path: Path) -> None:
+    assert load_ledger(replace(SET, folder=tmp_path)).entries == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('why = "the same for both"\n', "", "no reason"),
+        ('status = "inherited"', 'status = "fine"', "not complete"),
+        ('scope = "f"\n', "", "not complete"),
+        ('patches = ["enum-member", "predicates"]', 'patches = ["nosuch"]', "does not have"),
+        ('patches = ["enum-member", "predicates"]', 'why = "x"', "must name its patches"),
+        ('why = "the', 'wy = "x"\nwhy = "the', "unknown keys: wy"),
+        ('path = "sglang/b.py"\nscope = ""', 'path = "sglang/a.py"\nscope = "f"', "decided twice"),
+        ("[[site]]", "[[site", "ledger.toml"),
+    ],
+)
+def test_a_bad_entry_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UsageError, match=words) as caught:
+        ledger(tmp_path, GOOD.replace(old, new, 1))
+    assert "ledger" in caught.value.message
+
+
+def _levels(patch_set: PatchSet, tree: Tree, cache: Cache) -> tuple[str, list[str]]:
+    """The level that fails, and the messages of its findings."""
+    plan = make_plan(patch_set, Subject(tree, run(tree, cache)))
+    after = tree.with_changes(plan.changes.contents)
+    context = Context(plan, after, load_ledger(patch_set), lambda t: run(t, cache))
+    last = list(climb(context, up_to(None)))[-1]
+    return ("" if last.holds else last.check.level), [f.message for f in last.findings]
+
+
+@pytest.mark.network
+def test_a_new_place_in_a_release_is_incomplete(
+    release_tree: Callable[[str], Tree], tmp_path: Path
+) -> None:
+    tree = release_tree("0.5.11")
+    cache = Cache(tmp_path)
+    assert _levels(SET, tree, cache)[0] == ""
+    path = "sglang/srt/managers/io_struct.py"
+    code = b"\n\ndef brand_new(algorithm):\n    if algorithm.is_dflash():\n        return 1\n"
+    changed = tree.with_changes({path: tree.read(path) + code})
+    level, messages = _levels(SET, changed, cache)
+    assert level == "dispatch"
+    (message,) = messages
+    assert f"{path}:" in message
+    assert "(brand_new) decides on is_dflash" in message
+
+
+@pytest.mark.network
+def test_every_entry_is_needed_by_a_recorded_release(
+    release_tree: Callable[[str], Tree], tmp_path: Path
+) -> None:
+    cache = Cache(tmp_path)
+    found = set()
+    for version in ("0.5.11", "0.5.12", "0.5.13.post1"):
+        tree = release_tree(version)
+        found |= {key_of(row) for row in dispatch_rows(SET, Subject(tree, run(tree, cache)))}
+    assert set(load_ledger(SET).entries) - found == set()
