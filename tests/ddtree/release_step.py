@@ -147,7 +147,6 @@ class Release:
             model_path="dummy",
             speculative_algorithm="DDTREE",
             speculative_draft_model_path="drafter",
-            speculative_ddtree_budget=BUDGET,
             speculative_dflash_block_size=BLOCK,
             attention_backend="triton",
             page_size=1,
@@ -155,7 +154,7 @@ class Release:
             sampling_backend="pytorch",
             moe_runner_backend="auto",
         )
-        for field, value in changes.items():
+        for field, value in {"speculative_ddtree_budget": BUDGET, **changes}.items():
             assert hasattr(args, field), field
             setattr(args, field, value)
         args.use_mla_backend = lambda: False
@@ -203,11 +202,15 @@ class TinyTarget:
             model_config=SimpleNamespace(context_len=CONTEXT, vocab_size=VOCABULARY),
         )
         self.tokenizer = None
+        self.check_nodes = False
 
     def get_memory_pool(self) -> tuple[Any, Any]:
         return self.pool, self.allocator
 
     def forward_batch_generation(self, batch: Any, is_verify: bool = False, **_: Any) -> Any:
+        if batch.seq_lens_sum is None:
+            # As ForwardBatch.init_new does.
+            batch.seq_lens_sum = int(batch.seq_lens_cpu.sum())
         logits, features = self._verify(batch) if is_verify else self._extend(batch)
         output = self.release.logits.LogitsProcessorOutput(
             next_token_logits=logits.float(), hidden_states=features
@@ -258,20 +261,36 @@ class TinyTarget:
 
     def _check_trees(self, info: Any, input_ids: torch.Tensor) -> None:
         """The trees are the reference's over the drafter's marginals, masked position first."""
+        width = info.draft_token_num
         for i, marginals in enumerate(TinyDrafter.latest.marginals):
-            values, ids = torch.log_softmax(marginals[1:], dim=-1).topk(BUDGET, dim=-1)
-            root = int(input_ids.view(-1, BUDGET + 1)[i, 0])
+            values, ids = torch.log_softmax(marginals[1:], dim=-1).topk(width - 1, dim=-1)
+            own = input_ids.view(-1, width)[i].tolist()
             wanted = self.release.reference.build_reference_tree(
-                values.float().numpy(), ids.numpy(), root, BUDGET
+                values.float().numpy(), ids.numpy(), own[0], width - 1
             )
-            assert info.tree.tokens[i].tolist() == wanted.tokens
+            assert own == info.tree.tokens[i].tolist() == wanted.tokens
             assert info.tree.parents[i].tolist() == wanted.parents
-            assert input_ids.view(-1, BUDGET + 1)[i].tolist() == wanted.tokens
+
+    def _check_nodes(self, batch: Any, logits: torch.Tensor) -> None:
+        """Every node's logits are those of its own path run as a plain chain."""
+        tree = batch.spec_info.tree
+        rows = logits.view(*tree.tokens.shape, -1)
+        for i, row in enumerate(batch.req_pool_indices.tolist()):
+            req = TinyDrafter.reqs[row]
+            committed = [*req.origin_input_ids, *req.output_ids][:-1]
+            for node, parent in enumerate(tree.parents[i].tolist()):
+                if node and parent < 0:
+                    continue
+                path = tree.mask[i, node].nonzero().view(-1)
+                chain = committed + tree.tokens[i, path].tolist()
+                torch.testing.assert_close(rows[i, node], self.model.plain(chain)[0][-1])
 
     def _verify(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Attention as flashinfer reads it: indices, offsets and a flat mask."""
         info = batch.spec_info
-        self._check_trees(info, batch.input_ids)
+        is_tree = hasattr(info, "tree")
+        if is_tree:
+            self._check_trees(info, batch.input_ids)
         indices, kv_at, q_at, mask = info.generate_attn_arg_prefill(
             batch.req_pool_indices,
             batch.seq_lens,
@@ -294,7 +313,10 @@ class TinyTarget:
             assert mask_at == mask.numel()
             return torch.cat(rows)
 
-        return self.model.forward(batch.input_ids, info.positions, attend)
+        logits, features = self.model.forward(batch.input_ids, info.positions, attend)
+        if is_tree and self.check_nodes:
+            self._check_nodes(batch, logits)
+        return logits, features
 
 
 def _kv_pool(release: Release, layers: int) -> Any:
@@ -361,6 +383,7 @@ class TinyDrafter:
         )
         self.window: int | None = None
         self.marginals: list[torch.Tensor] = []
+        self.sharp = False
 
     def _set_kv_buffer(
         self, layer: Any, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any
@@ -419,7 +442,7 @@ class TinyDrafter:
             true = int(self.target.model.plain(sequence)[0][-1].argmax())
             row = 2 * torch.randn(VOCABULARY, generator=random, dtype=torch.float64)
             row[true] = row.max() + float(torch.rand(1, generator=random) * 4 - 1)
-            rows.append(row)
+            rows.append(row * 40 if self.sharp else row)
             sequence.append(true)
         return torch.stack(rows)
 
@@ -435,8 +458,15 @@ class Scheduler:
         self.model = TinyModel()
         self.target = TinyTarget(release, self.model)
         TinyDrafter.target, TinyDrafter.reqs = self.target, {}
-        worker_class = release.algorithm.create_worker(self.args)
-        assert worker_class is release.ddtree_worker.DDTreeWorker
+        self.algorithm = release.spec_info.SpeculativeAlgorithm.from_string(
+            self.args.speculative_algorithm
+        )
+        worker_class = self.algorithm.create_worker(self.args)
+        wanted = {
+            "DDTREE": release.ddtree_worker.DDTreeWorker,
+            "DFLASH": release.dflash_worker.DFlashWorker,
+        }
+        assert worker_class is wanted[self.args.speculative_algorithm]
         self.worker = worker_class(
             server_args=self.args,
             gpu_id=0,
@@ -487,7 +517,7 @@ class Scheduler:
             self.cache,
             self.config,
             False,
-            self.release.algorithm,
+            self.algorithm,
         )
         for req in reqs:
             req.init_next_round_input(self.cache)
@@ -573,6 +603,7 @@ PROMPTS = [[5, 3, 8], [2, 2, 9, 11, 4, 7], [17], [6, 1, 0, 13, 20], [5, 3, 8, 10
 def greedy(release: Release) -> dict[str, Any]:
     """Requests of different lengths and ends, one batch joined by another, prefix reuse."""
     scheduler = Scheduler(release)
+    scheduler.target.check_nodes = True
     plain = scheduler.request("probe", PROMPTS[1], max_new_tokens=14)
     middle = scheduler.plain_decode(plain)[7]
     reqs = [
@@ -629,6 +660,28 @@ def singles(release: Release) -> dict[str, Any]:
     alone = [steps([prompt])[0] for prompt in prompts]
     assert together == alone
     return {"steps": [count for _, count in together]}
+
+
+def chain(release: Release) -> dict[str, Any]:
+    """With B = S - 1 and confident marginals the tree is DFLASH's chain: equal step for step."""
+    found = []
+    for changes in (
+        {"speculative_algorithm": "DFLASH", "speculative_ddtree_budget": None},
+        {"speculative_algorithm": "DDTREE", "speculative_ddtree_budget": BLOCK - 1},
+    ):
+        scheduler = Scheduler(release, **changes)
+        assert scheduler.args.speculative_num_draft_tokens == BLOCK
+        scheduler.drafter.sharp = True
+        reqs = [
+            scheduler.request(str(i), prompt, max_new_tokens=18)
+            for i, prompt in enumerate(PROMPTS[:4])
+        ]
+        scheduler.run(scheduler.prefill(reqs))
+        scheduler.assert_nothing_leaked()
+        assert all(list(r.output_ids) == scheduler.plain_decode(r) for r in reqs)
+        found.append(scheduler.emitted_per_step)
+    assert found[0] == found[1]
+    return {"emitted_per_step": found[0]}
 
 
 def window(release: Release) -> dict[str, Any]:
@@ -781,6 +834,7 @@ SCENARIOS: dict[str, Callable[[Release], dict[str, Any]]] = {
     "capture": capture,
     "greedy": greedy,
     "singles": singles,
+    "chain": chain,
     "window": window,
     "seeded": seeded,
     "processed": processed,

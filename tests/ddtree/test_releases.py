@@ -151,6 +151,7 @@ def test_decode_through_the_scheduler_types(release: Tree, tmp_path: Path) -> No
     assert {ends[name] for name in "acefg"} == {"FINISH_LENGTH"}
 
     assert max(found["singles"]["steps"]) < 15
+    assert max(found["chain"]["emitted_per_step"]) == 5
     assert found["window"]["window"] == 7
     assert max(found["seeded"]["emitted_per_step"]) == 5
     assert len(found["processed"]["began"]) > 2
