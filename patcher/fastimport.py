@@ -18,7 +18,15 @@ class FastImport:
     def __init__(self, git_dir: Path, folder: Path) -> None:
         self._folder = folder
         self._process = subprocess.Popen(
-            ["git", f"--git-dir={git_dir}", "fast-import", "--quiet", "--force", "--done"],
+            [
+                "git",
+                f"--git-dir={git_dir}",
+                "fast-import",
+                "--quiet",
+                "--force",
+                "--done",
+                "--depth=0",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from patcher.edits.base import Edit
 from patcher.model import UsageError
 from patcher.probe import Always, Probe
+
+if TYPE_CHECKING:
+    from patcher.edits.base import Edit
 
 
 @dataclass(frozen=True, kw_only=True)

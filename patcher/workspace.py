@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from inventory import Cache, run
 from inventory.model import Inventory
@@ -17,7 +18,6 @@ from patcher.ledger import load_ledger
 from patcher.manifest import TreeManifest, pristine, read_manifest
 from patcher.model import Manifest, Outcome, UsageError
 from patcher.patchset import PatchSet, load_set
-from patcher.plan import Plan, make_plan
 from patcher.probe import Subject
 from patcher.push.plan import Change, PushPlan, build_plan
 from patcher.store import PatchCommit, PatchedRef, SnapshotRef, Store
@@ -25,7 +25,10 @@ from patcher.targets import HostConfig, Progress, Target, parse_target, quiet, s
 from patcher.targets.base import Skipped
 from patcher.targets.record import RecordDifference, compare
 from patcher.tree import Tree
-from patcher.verify.check import Context
+
+if TYPE_CHECKING:
+    from patcher.plan import Plan
+    from patcher.verify.check import Context
 
 _NUMBERED = re.compile(r"(.+)@(\d+)")
 
@@ -156,6 +159,8 @@ class Workspace:
 
     def plan(self, ref: SnapshotRef, patch_set: PatchSet) -> tuple[Plan, TreeManifest | None]:
         """Plan a set on a snapshot's pristine tree; the second value is what was in it already."""
+        from patcher.plan import make_plan  # LibCST takes a third of a second to load
+
         tree = self.store.tree(ref)
         told = read_manifest(tree, patch_set.manifest)
         if told is not None:
@@ -214,6 +219,8 @@ class Workspace:
 
     def context(self, ref: PatchedRef) -> Context:
         """Everything that verification looks at, planned anew from the snapshot."""
+        from patcher.verify.check import Context
+
         patch_set = load_set(self.set_of(ref))
         plan, _ = self.plan(ref.snapshot, patch_set)
         tree = self.store.patched_tree(ref)

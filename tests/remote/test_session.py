@@ -177,6 +177,8 @@ def test_other_interpreters(version: str, install: Install) -> None:
 class Liar:
     """A link whose agent says what the test wants."""
 
+    protocol = frames.PROTOCOL
+
     def __init__(self, *answers: bytes, status: int = 0, end: bool = True) -> None:
         self.answers = list(answers)
         self.status = status
@@ -188,7 +190,7 @@ class Liar:
     def send(self, data: bytes) -> None:
         if data[8:14] == b"import":
             nonce = data.rpartition(b"main(")[2].split(b"'")[1].decode()
-            hello = frames.json_frame({"protocol": frames.PROTOCOL})
+            hello = frames.json_frame({"protocol": self.protocol})
             self.out += frames.greeting(nonce) + hello
         elif b'"bye"' in data:
             if self.end:
@@ -254,6 +256,15 @@ def data(*items: tuple[str, bytes]) -> bytes:
 
 
 DONE = frames.json_frame({"ok": {"count": 1}})
+
+
+def test_an_agent_of_another_protocol_is_refused() -> None:
+    link = Liar(FACTS)
+    link.protocol = frames.PROTOCOL + 1
+    with pytest.raises(TargetError, match="protocol") as caught, AgentSession(link, "host"):
+        pass
+    assert str(frames.PROTOCOL) in caught.value.message
+    assert link.closed
 
 
 def test_an_honest_liar_is_believed() -> None:
