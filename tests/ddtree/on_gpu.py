@@ -11,6 +11,7 @@ import os
 import statistics
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 os.environ.pop("TRITON_INTERPRET", None)
@@ -97,6 +98,15 @@ def check_torch_builders() -> int:
     return 4
 
 
+def check_normaliser() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        for columns in (5, 49_152, 151_936):
+            logits = (torch.randn(33, columns, device="cuda") * 9).to(dtype)
+            logits[3, columns // 2 :] = -torch.inf
+            found = triton_module.log_sum_exp(logits)
+            torch.testing.assert_close(found, torch.logsumexp(logits.float(), dim=-1))
+
+
 def check_no_sync() -> None:
     """Build, positions, mask and walk never wait for the device."""
     inputs = draft(8, 31, 1)
@@ -175,6 +185,42 @@ def timings() -> list[dict[str, Any]]:
     return rows
 
 
+def head_timings() -> list[dict[str, Any]]:
+    """What goes before the tree: the drafter's head over a large vocabulary."""
+    head = load.module("head")
+    vocabulary, hidden_size, top_k = 151_936, 2_560, 31
+    weight = torch.randn(vocabulary, hidden_size, dtype=torch.bfloat16, device="cuda")
+    shard = SimpleNamespace(
+        num_org_elements=vocabulary,
+        num_org_elements_padded=vocabulary,
+        num_added_elements=0,
+        org_vocab_start_index=0,
+        added_vocab_start_index=vocabulary,
+    )
+    lm_head = SimpleNamespace(weight=weight, shard_indices=shard)
+    group = SimpleNamespace(world_size=1)
+    rows = []
+    for batch in (1, 16, 64):
+        hidden = torch.randn(batch * DEPTH, hidden_size, dtype=torch.bfloat16, device="cuda")
+        logits = torch.matmul(hidden[:256], weight.T)
+        rows.append(
+            {
+                "batch": batch,
+                "head_us": microseconds(
+                    lambda h=hidden: head.draft_top_k(h, lm_head, top_k, group), calls=5
+                ),
+                "matmul_us": microseconds(lambda h=hidden: h @ weight.T, calls=5),
+                "top_k_us_per_256_rows": microseconds(
+                    lambda x=logits: torch.topk(x, top_k), calls=5
+                ),
+                "normaliser_us_per_256_rows": microseconds(
+                    lambda x=logits: triton_module.log_sum_exp(x), calls=5
+                ),
+            }
+        )
+    return rows
+
+
 def main() -> None:
     found: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
@@ -183,10 +229,12 @@ def main() -> None:
         "kernel_trees": check_kernel(),
         "torch_trees": check_torch_builders(),
     }
+    check_normaliser()
     check_no_sync()
     check_graphs()
     if "--times" in sys.argv:
         found["times"] = timings()
+        found["head"] = head_timings()
     print(json.dumps(found))
 
 

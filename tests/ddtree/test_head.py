@@ -148,3 +148,16 @@ def test_low_precision_weights_are_normalised_in_float32() -> None:
     log_probs, _ = head.draft_top_k(hidden, _head(weight), 64, SimpleNamespace(world_size=1))
     assert log_probs.dtype == torch.float32
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(9), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("columns", [1, 7, 4096, 9001])
+def test_normaliser_kernel(dtype: str, columns: int) -> None:
+    pytest.importorskip("triton", reason="triton is not installed: kernel not run")
+    torch.manual_seed(columns)
+    logits = (torch.randn(5, columns) * 20).to(getattr(torch, dtype))
+    logits[1] = -torch.inf
+    logits[2, columns // 2 :] = -torch.inf
+    logits[3, 0] = 300.0
+    found = load.module("triton").log_sum_exp(logits)
+    torch.testing.assert_close(found, torch.logsumexp(logits.float(), dim=-1))
