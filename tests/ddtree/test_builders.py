@@ -97,14 +97,14 @@ def test_kernel_equals_reference(draft: Draft) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(drafts(max_budget=256, max_batch=3))
 def test_kernel_equals_reference_at_every_budget(draft: Draft) -> None:
     _assert_as_reference(_build("triton", draft), draft)
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(drafts(max_budget=256, max_batch=4), st.data())
 def test_torch_builders_equal_reference_at_every_budget(draft: Draft, data: st.DataObject) -> None:
     names = ["frontier"] + ["table"] * (draft.budget <= tree_module.TABLE_MAX_BUDGET)
