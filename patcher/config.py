@@ -65,6 +65,11 @@ def load_config(explicit: Path | None) -> Config:
 
 def store_folder(option: Path | None, config: Config) -> Path:
     """Where the store is: option, environment, file, or the user's data folder."""
+    if option is not None and not option.absolute().parent.is_dir():
+        raise UsageError(
+            f"there is no folder {option.absolute().parent} to make the store in",
+            next_step="check --store: only its last part is made",
+        )
     default = Path(platformdirs.user_data_dir("ddpatch"))
     return option or _environment("DDPATCH_STORE") or config.store or default
 

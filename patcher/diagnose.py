@@ -16,6 +16,7 @@ SHOWN = 3
 """How many candidates a finding carries."""
 
 _FLOOR = 0.35
+_TELLING = 6
 _METAVARIABLE = re.compile(r"\$(?:\.\.\.)?\w*")
 
 
@@ -43,10 +44,13 @@ def nearest(source: Source, pattern: str, scope: str | None) -> tuple[Candidate,
 def where_is(tree: Tree, scope: str, pattern: str) -> tuple[Candidate, ...]:
     """Files that define the scope (score 1.0), or its last part (0.8), or match the pattern (0.6).
 
-    For an anchor whose file or scope is gone: the symbol usually moved, and this says where.
+    For an anchor whose file or scope is gone: the symbol usually moved, and this says where. A
+    pattern without a telling word would match everywhere, and is not looked for.
     """
     found: list[Candidate] = []
     name = scope.rpartition(".")[2]
+    if not name and not any(len(word) >= _TELLING for word in Pattern(pattern).literals):
+        return ()
     for path in tree.python_files():
         data = tree.read(path)
         if name and name.encode() not in data:

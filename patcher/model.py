@@ -151,16 +151,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows for a person; ``folded`` counts the rows that are not among ``rows``.
+    """Rows for a person.
 
-    On a terminal a ``dense`` table cuts long cells with an ellipsis rather than wrapping them.
+    A ``dense`` table has places (``path:line``) in its first column; a terminal groups its rows by
+    file, cuts long cells with an ellipsis, and shows ``fold`` rows unless that is 0. A pipe always
+    gets every row whole.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    folded: int = 0
     dense: bool = False
+    fold: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,8 @@ class Report:
     """What a command found out. Every renderer reads this one object and nothing else.
 
     ``data`` holds the command's own JSON keys; ``lines``, ``tables`` and the closing ``footer``
-    are for people.
+    are for people. ``body`` is text that stands for itself, a diff or a script: in a pipe it is
+    all that is printed. ``syntax`` says how a terminal may colour it.
     """
 
     command: str
@@ -179,6 +182,8 @@ class Report:
     tables: tuple[Table, ...] = ()
     findings: tuple[Finding, ...] = ()
     footer: str = ""
+    body: str = ""
+    syntax: str = ""
     next_step: str = ""
 
 

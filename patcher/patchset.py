@@ -10,8 +10,10 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
@@ -135,11 +137,7 @@ def load_set(name: str) -> PatchSet:
             f"set {base.name} is at version {base.version}, not {version}",
             next_step=f"ask for --set {base.label}, or install the ddpatch that has {version}",
         )
-    found = [
-        module.PATCH
-        for module in _modules(package)
-        if isinstance(getattr(module, "PATCH", None), Patch)
-    ]
+    found = [_patch_of(module) for module in _modules(package)]
     folder = Path(str(package.__file__)).parent
     values = {f: getattr(base, f) for f in base.__dataclass_fields__}
     source = "" if package.__name__.startswith("patches.") else str(folder)
@@ -157,11 +155,37 @@ def _package(name: str) -> ModuleType:
     if (folder / "__init__.py").is_file() and ("/" in name or name not in available()):
         return _from_folder(folder.resolve())
     if name in available():
-        return importlib.import_module(f"patches.{name}")
+        return _imported(name, lambda: importlib.import_module(f"patches.{name}"))
     raise UsageError(
         f"there is no patch set {name!r}",
         next_step=f"one of: {', '.join(available())}; or the path of a set's folder",
     )
+
+
+def _patch_of(module: ModuleType) -> Patch:
+    patch = getattr(module, "PATCH", None)
+    if not isinstance(patch, Patch):
+        raise UsageError(
+            f"{module.__file__} has no PATCH",
+            next_step="export a Patch as PATCH, or begin the file's name with an underscore",
+        )
+    return patch
+
+
+def _imported(name: str, load: Callable[[], ModuleType]) -> ModuleType:
+    """A module of a set, which is somebody's code: whatever goes wrong in it is told as theirs."""
+    try:
+        return load()
+    except UsageError:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        line = getattr(error, "lineno", None) or where.lineno
+        file = getattr(error, "filename", None) or where.filename
+        raise UsageError(
+            f"patch set {name} cannot be loaded: {type(error).__name__}: {error} ({file}:{line})",
+            next_step="mend that line; README.md has an example of a patch",
+        ) from error
 
 
 def _from_folder(folder: Path) -> ModuleType:
@@ -173,13 +197,20 @@ def _from_folder(folder: Path) -> ModuleType:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    loader = spec.loader
+
+    def load() -> ModuleType:
+        loader.exec_module(module)
+        return module
+
+    return _imported(folder.name, load)
 
 
 def _modules(package: ModuleType) -> Iterable[ModuleType]:
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
-        yield importlib.import_module(f"{package.__name__}.{info.name}")
+        if not info.name.startswith("_") and not info.ispkg:
+            name = f"{package.__name__}.{info.name}"
+            yield _imported(info.name, partial(importlib.import_module, name))
 
 
 def ordered(patches: Iterable[Patch]) -> tuple[Patch, ...]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from patcher.changes import ChangeSet, Conflict, FileChange, Splice, splice
 from patcher.edits.base import Edit, labelled
 from patcher.manifest import manifest_module
-from patcher.model import Finding, Outcome, Site
+from patcher.model import Finding, Outcome, Site, UsageError
 from patcher.patchset import Patch, PatchSet, Strategy
+from patcher.pattern import PatternError
 from patcher.probe import Subject
 from patcher.source import Source
 
@@ -124,7 +125,12 @@ def plan_strategy(patch: Patch, strategy: Strategy, subject: Subject) -> PatchPl
             splices += new
         except Conflict as conflict:
             findings += conflict.findings
-    findings = [replace(f, patch=patch.id) for f in findings]
+        except PatternError as error:
+            raise UsageError(
+                f"patch {patch.id}, strategy {strategy.id}: {error.message}",
+                next_step=error.next_step,
+            ) from error
+    findings = list(dict.fromkeys(replace(f, patch=patch.id) for f in findings))
     return PatchPlan(
         patch,
         Outcome.CONFLICT if findings else Outcome.APPLIED,

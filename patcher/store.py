@@ -95,9 +95,12 @@ class Store:
         if state.st_uid != os.getuid():
             raise _unusable(folder, "it belongs to another user")
         if state.st_mode & 0o077:
+            ours = (folder / _FORMAT_FILE).exists() or not any(folder.iterdir())
             raise UsageError(
                 f"the store {folder} can be read by others (mode {state.st_mode & 0o777:04o})",
-                next_step=f"chmod 700 {folder}",
+                next_step=f"chmod 700 {folder}"
+                if ours
+                else "name a folder of your own with --store",
             )
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise _unusable(folder, "no permission")

@@ -17,7 +17,7 @@ from inventory.model import Inventory
 from patcher.ledger import load_ledger
 from patcher.manifest import TreeManifest, pristine, read_manifest
 from patcher.model import Manifest, Outcome, UsageError
-from patcher.patchset import PatchSet, load_set
+from patcher.patchset import PatchSet, available, load_set
 from patcher.probe import Subject
 from patcher.push.plan import Change, PushPlan, build_plan
 from patcher.store import PatchCommit, PatchedRef, SnapshotRef, Store
@@ -77,6 +77,12 @@ class Workspace:
         What a snapshot has found out stays true for the commands that follow: without ``python``
         and ``path``, the interpreter and the folder of its newest snapshot are taken.
         """
+        numbered = _NUMBERED.fullmatch(spec)
+        if numbered and self.store.find(self._slug(numbered[1])) is not None:
+            raise UsageError(
+                f"{spec} is a snapshot, and a target is asked for",
+                next_step=f"name the target alone: {numbered[1]}",
+            )
         if python is None and path is None and not spec.startswith(("pypi:", "local:")):
             ref = self.store.find(slug(spec))
             if ref is not None:
@@ -86,7 +92,7 @@ class Workspace:
 
     def snapshot(self, spec: str, *, python: str | None = None, path: str | None = None) -> Snapped:
         """Bring a target's install into the store; only content that it lacks is moved."""
-        target = parse_target(spec, self.hosts, python=python, path=path)
+        target = self.target(spec, python=python, path=path)
         known = self.store.known()
         moved: dict[str, int] = {}
         with target.connect(self.progress) as session:
@@ -121,7 +127,7 @@ class Workspace:
             if not newest:
                 raise UsageError(
                     "there is no snapshot yet",
-                    next_step="`ddpatch snapshot TARGET`, or name a release: `--version 0.5.11`",
+                    next_step="`ddpatch snapshot TARGET`, or name a release: pypi:0.5.11",
                 )
             return newest[0]
         numbered = _NUMBERED.fullmatch(name)
@@ -135,7 +141,17 @@ class Workspace:
                 )
             return ref
         ref = self.store.find(self._slug(name))
-        return ref or self.snapshot(name).ref
+        if ref is not None:
+            return ref
+        try:
+            return self.snapshot(name).ref
+        except UsageError as error:
+            if "--python" not in error.next_step:
+                raise
+            raise UsageError(
+                error.message,
+                next_step=f"`ddpatch snapshot {name} …` takes these options: {error.next_step}",
+            ) from error
 
     def _slug(self, name: str) -> str:
         if name.startswith(("local:", "pypi:")):
@@ -219,12 +235,24 @@ class Workspace:
 
     def context(self, ref: PatchedRef) -> Context:
         """Everything that verification looks at, planned anew from the snapshot."""
+        plan, _ = self.plan(ref.snapshot, load_set(self.set_of(ref)))
+        return self.context_of(plan, self.store.patched_tree(ref))
+
+    def context_of(self, plan: Plan, patched: Tree | None = None) -> Context:
+        """What verification looks at for a plan; by default the tree that the plan leads to."""
         from patcher.verify.check import Context
 
-        patch_set = load_set(self.set_of(ref))
-        plan, _ = self.plan(ref.snapshot, patch_set)
-        tree = self.store.patched_tree(ref)
-        return Context(plan, tree, load_ledger(patch_set), self.survey)
+        tree = patched or plan.subject.tree.with_changes(plan.changes.contents)
+        return Context(plan, tree, load_ledger(plan.patch_set), self.survey)
+
+    def sets_in(self, tree: Tree) -> list[str]:
+        """The patch sets (``name@version``) that a tree says it has in it."""
+        found = []
+        for name in available():
+            told = read_manifest(tree, load_set(name).manifest)
+            if told is not None:
+                found.append(told.set_label)
+        return sorted(set(found))
 
 
 def push_plan(workspace: Workspace, ref: PatchedRef, patch_set: PatchSet) -> PushPlan:

@@ -53,6 +53,7 @@ KEYS = {
         "moved",
         "record",
         "skipped",
+        "sets",
     },
     ("inventory", "pypi:0.5.11"): {"target", "version", "digest", "coverage", "queries"},
     ("apply", "pypi:0.5.11"): {

@@ -7,21 +7,35 @@ import pkgutil
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from patcher import __version__
 from patcher.cli.app import CONTEXT, SECTIONS, App, error_report
 from patcher.cli.show import show
-from patcher.model import DdpatchError
+from patcher.model import UsageError
 
-_SHARED = {"app", "progress", "show"}
+_SHARED = {"app", "complete", "progress", "show"}
 _ORDER = ("snapshot", "apply", "verify", "push", "rollback")
 _SECTIONS = ("Main job", "Look", "Prove", "Write patches", "Shell")
 
 
 class _Commands(click.Group):
     """A group whose commands are the modules of this package."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; an error is one JSON document too where ``--json`` was asked for."""
+        words = extra.get("args") or (args[0] if args else None) or sys.argv[1:]
+        as_json = "--json" in words
+        try:
+            return super().main(*args, **{**extra, "standalone_mode": not as_json})
+        except click.Abort:
+            raise SystemExit(130) from None
+        except click.ClickException as error:
+            wrong = UsageError(error.format_message(), next_step="see `ddpatch COMMAND --help`")
+            show(error_report("ddpatch", wrong), as_json=as_json)
+            raise SystemExit(int(wrong.exit_code)) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(
@@ -105,6 +119,6 @@ def main() -> None:
     """Entry point of the ``ddpatch`` command."""
     try:
         cli.main(prog_name="ddpatch")
-    except DdpatchError as error:
-        show(error_report("ddpatch", error), as_json="--json" in sys.argv)
-        raise SystemExit(int(error.exit_code)) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopped; nothing is half done\n")
+        raise SystemExit(130) from None

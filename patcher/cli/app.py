@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,18 +13,29 @@ from typing import Any, TypeVar
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.progress import progress_for
 from patcher.cli.show import show
 from patcher.config import Config, load_config, store_folder
 from patcher.model import DdpatchError, ExitCode, Finding, Report
 from patcher.patchset import PatchSet, load_set
-from patcher.store import Store
+from patcher.store import SnapshotRef, Store
 from patcher.workspace import Workspace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SECTIONS: dict[str, str] = {}
 """Command to the heading under which it is listed."""
+
+_UNSURE = (
+    "stopped; the target finishes or undoes what it has begun, it never stays half-way: "
+    "`ddpatch status TARGET` tells which"
+)
+_STOPPED = {
+    "push": _UNSURE,
+    "rollback": _UNSURE,
+    "": "stopped; nothing is half done",
+}
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -73,10 +84,7 @@ def command(
             except DdpatchError as error:
                 report = error_report(name, error)
             except KeyboardInterrupt:
-                stopped = (
-                    "stopped; nothing is half done: a push that had begun is finished or undone"
-                )
-                sys.stderr.write(f"\n{stopped} by the next command\n")
+                sys.stderr.write(f"\n{_STOPPED.get(name, _STOPPED[''])}\n")
                 raise SystemExit(130) from None
             show(report, as_json=json)
             raise SystemExit(int(report.exit_code))
@@ -121,7 +129,11 @@ def target_options(function: _Function) -> _Function:
 def set_option(function: _Function) -> _Function:
     """``--set``: which patch set."""
     return click.option(
-        "--set", "set_name", metavar="NAME[@VERSION]", help="Patch set (default: ddtree)."
+        "--set",
+        "set_name",
+        metavar="NAME[@VERSION]",
+        shell_complete=complete.sets,
+        help="Patch set (default: ddtree).",
     )(function)
 
 
@@ -135,6 +147,7 @@ def plural(count: int, noun: str, more: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else more or noun + 's'}"
 
 
-def no_colour() -> bool:
-    """Whether the user asked for no colour (https://no-color.org)."""
-    return bool(os.environ.get("NO_COLOR"))
+def describe(ref: SnapshotRef) -> str:
+    """A snapshot in words: its name, and when it was taken (UTC)."""
+    taken = time.strftime("%Y-%m-%d %H:%M", time.gmtime(ref.time))
+    return f"{ref.target}@{ref.number}, taken {taken} UTC"

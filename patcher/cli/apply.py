@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from patcher.cli.app import App, command, exit_for, plural, set_option
+from patcher.cli import complete
+from patcher.cli.app import App, command, describe, exit_for, plural, set_option
 from patcher.model import Outcome, Report, Table, UsageError
 from patcher.tree import Tree
 
 if TYPE_CHECKING:
     from patcher.changes import FileChange
+    from patcher.plan import PatchPlan
     from patcher.store import SnapshotRef
     from patcher.workspace import Applied
 
 
 @command("apply", section="Main job", short_help="Patch a snapshot; no target is touched.")
-@click.argument("name", metavar="[TARGET|SNAPSHOT]", required=False)
+@click.argument(
+    "name", metavar="[TARGET|SNAPSHOT]", required=False, shell_complete=complete.targets
+)
 @click.option("--version", metavar="V", help="SGLang release: taken from the index, or must agree.")
 @set_option
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
-@click.option("--diff", "with_diff", is_flag=True, help="Show the changes as a unified diff.")
+@click.option(
+    "--diff", "with_diff", is_flag=True, help="Show the changes as a diff (alone, in a pipe)."
+)
 @click.option(
     "-o",
     "--output",
@@ -85,12 +92,21 @@ def _patched_tree(app: App, applied: Applied) -> Tree:
 
 
 def _write(app: App, applied: Applied, output: Path) -> None:
+    """Write the patched package; a folder that is there is a whole one."""
     tree = _patched_tree(app, applied)
-    for path, entry in tree.files.items():
-        target = output / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(tree.read(path))
-        target.chmod(entry.mode)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as draft:
+        for path, entry in tree.files.items():
+            target = Path(draft) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(tree.read(path))
+            target.chmod(entry.mode)
+        if output.exists():
+            output.rmdir()
+        (Path(draft) / "made").mkdir()
+        for top in {path.partition("/")[0] for path in tree.files}:
+            (Path(draft) / top).rename(Path(draft) / "made" / top)
+        (Path(draft) / "made").rename(output)
 
 
 def _report(
@@ -107,17 +123,15 @@ def _report(
         Outcome.NOT_NEEDED: f"{label}: nothing to do for {target} ({release})",
     }.get(outcome, f"{label} does not apply to {target} ({release}): nothing was changed")
     files = list(plan.changes.files.values()) if good else []
-    lines = []
+    lines = [f"snapshot  {describe(applied.snapshot)}"]
     if applied.replaced and outcome is Outcome.APPLIED:
         lines.append(f"in place of {applied.replaced.set_label}, from the originals")
     if output is not None and good and not dry_run:
         lines.append(f"the patched package is in {output}")
-    tables = [_patch_table(applied, already=outcome is Outcome.ALREADY_APPLIED)]
+    tables = [_patch_table(applied)]
     if files:
         tables.append(_file_table(files))
     diff = _diff(files) if with_diff else ""
-    if diff:
-        tables.append(Table("diff", ("",), tuple((line,) for line in diff.splitlines())))
     return Report(
         command="apply",
         exit_code=exit_for(good),
@@ -127,7 +141,7 @@ def _report(
             "version": applied.snapshot.version,
             "set": label,
             "dry_run": dry_run,
-            "patches": _patches_json(applied, already=outcome is Outcome.ALREADY_APPLIED),
+            "patches": _patches_json(applied),
             "changes": [_change_json(f) for f in files],
             **({"diff": diff} if with_diff else {}),
         },
@@ -135,6 +149,8 @@ def _report(
         lines=tuple(lines),
         tables=tuple(tables),
         findings=plan.all_findings(),
+        body=diff,
+        syntax="diff",
         next_step=_next(target, outcome, dry_run=dry_run),
     )
 
@@ -142,29 +158,31 @@ def _report(
 def _next(target: str, outcome: Outcome, *, dry_run: bool) -> str:
     if outcome not in (Outcome.APPLIED, Outcome.ALREADY_APPLIED):
         return ""
-    return f"ddpatch apply {target}" if dry_run else "ddpatch verify"
+    return f"ddpatch apply {target}" if dry_run else f"ddpatch verify {target}"
 
 
-def _patch_table(applied: Applied, *, already: bool) -> Table:
+def _patch_table(applied: Applied) -> Table:
     rows = tuple(
-        (
-            Outcome.ALREADY_APPLIED if already and p.outcome is Outcome.APPLIED else str(p.outcome),
-            p.patch.id,
-            p.note or p.patch.title,
-        )
+        (str(_outcome(applied, p)), p.patch.id, p.note or p.patch.title)
         for p in applied.plan.patches
     )
     return Table("", ("outcome", "patch", ""), rows)
 
 
-def _patches_json(applied: Applied, *, already: bool) -> list[Mapping[str, Any]]:
+def _outcome(applied: Applied, planned: PatchPlan) -> Outcome:
+    """What became of a patch, given what became of the whole set: all or nothing."""
+    if planned.outcome is Outcome.APPLIED and applied.outcome is not Outcome.APPLIED:
+        already = applied.outcome is Outcome.ALREADY_APPLIED
+        return Outcome.ALREADY_APPLIED if already else Outcome.BLOCKED
+    return planned.outcome
+
+
+def _patches_json(applied: Applied) -> list[Mapping[str, Any]]:
     return [
         {
             "id": p.patch.id,
             "title": p.patch.title,
-            "outcome": (
-                Outcome.ALREADY_APPLIED if already and p.outcome is Outcome.APPLIED else p.outcome
-            ),
+            "outcome": _outcome(applied, p),
             "strategy": p.strategy,
             "note": p.note,
         }

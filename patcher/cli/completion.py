@@ -23,4 +23,5 @@ def cmd(app: App, shell: str) -> Report:
     assert made is not None
     root = click.get_current_context().find_root().command
     script = made(root, {}, "ddpatch", "_DDPATCH_COMPLETE").source()
-    return Report("completion", ExitCode.OK, {"shell": shell, "script": script}, script)
+    data = {"shell": shell, "script": script}
+    return Report("completion", ExitCode.OK, data, f"completion for {shell}", body=script)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, plural
-from patcher.model import ExitCode, Report, Table
+from patcher.model import ExitCode, Report, Table, UsageError
 
 
 @command("diff", section="Look", short_help="Show what the patched tree changes.")
-@click.argument("name", metavar="[TARGET|SNAPSHOT]", required=False)
+@click.argument(
+    "name", metavar="[TARGET|SNAPSHOT]", required=False, shell_complete=complete.targets
+)
 @click.option("--per-patch", is_flag=True, help="One diff per patch, with why (git log -p).")
 @click.option("--stat", is_flag=True, help="Only the files and how many lines.")
 def cmd(app: App, name: str | None, per_patch: bool, stat: bool) -> Report:
@@ -18,6 +21,10 @@ def cmd(app: App, name: str | None, per_patch: bool, stat: bool) -> Report:
     Without a name: the tree that was applied last. In a pipe the output is a plain unified diff
     that `git apply` and `patch -p1` read.
     """
+    if per_patch and stat:
+        raise UsageError(
+            "--per-patch and --stat do not go together", next_step="leave one of them out"
+        )
     ref = app.workspace.patched(name)
     store = app.workspace.store
     changes = store.patched_changes(ref)
@@ -41,7 +48,9 @@ def cmd(app: App, name: str | None, per_patch: bool, stat: bool) -> Report:
             "files": sorted(changes),
             "diff": text,
         },
-        headline=text.rstrip("\n"),
+        headline=f"{ref.set_label} changes {plural(len(changes), 'file')} of {ref.snapshot.target}",
+        body=text,
+        syntax="diff",
     )
 
 

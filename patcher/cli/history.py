@@ -6,13 +6,14 @@ import time
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, plural, target_options
 from patcher.model import ExitCode, Report, Table
 from patcher.push.records import HistoryRow
 
 
 @command("history", section="Look", short_help="List a target's pushes and snapshots.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete.targets)
 @click.option("--snapshots", "only_snapshots", is_flag=True, help="Do not ask the target.")
 @target_options
 def cmd(

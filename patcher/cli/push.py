@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, plural, target_options
-from patcher.model import ExitCode, Report, Table, UsageError
+from patcher.model import DdpatchError, ExitCode, Report, Table, UsageError
 from patcher.patchset import load_set
-from patcher.workspace import push_plan
+from patcher.verify import climb, up_to
+from patcher.workspace import Workspace, push_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
 
 
 @command("push", section="Main job", short_help="Put the patched tree on its target, atomically.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete.targets)
 @click.option("--dry-run", is_flag=True, help="Ask the target everything, change nothing.")
 @click.option(
     "--allow-running",
     is_flag=True,
     help="Go on although young processes may be importing the package just now.",
+)
+@click.option(
+    "--unverified", is_flag=True, help="Push although a level of verification does not hold."
 )
 @target_options
 def cmd(
@@ -32,16 +37,18 @@ def cmd(
     target: str,
     dry_run: bool,
     allow_running: bool,
+    unverified: bool,
     python: str | None,
     path: str | None,
 ) -> Report:
     """Put the patched tree of TARGET on it: all files or none.
 
-    The target checks that nothing has moved since the snapshot, stages the files beside the
-    package, compiles them and resolves their imports with its own Python, writes a journal, and
-    renames file by file: new modules first, dispatch sites last. RECORD and stale bytecode are
-    brought in line; the originals are kept for `ddpatch rollback`. A cut connection or a kill at
-    any moment is finished or undone by the next command.
+    The tree is verified first, as by `ddpatch verify`. Then the target checks that nothing has
+    moved since the snapshot, stages the files beside the package, compiles them and resolves their
+    imports with its own Python, writes a journal, and renames file by file: new modules first,
+    dispatch sites last. RECORD and stale bytecode are brought in line; the originals are kept for
+    `ddpatch rollback`. A cut connection or a kill at any moment is finished or undone by the next
+    command.
 
     \b
     Examples:
@@ -49,18 +56,33 @@ def cmd(
       ddpatch push gpu1
     """
     workspace = app.workspace
-    ref = workspace.patched(target)
     opened = workspace.target(target, python=python, path=path)
     if not opened.writable:
         raise UsageError(
             f"{target} is a release, and cannot be pushed to",
-            next_step=f"ddpatch apply {target} -o FOLDER writes the patched package",
+            next_step=f"`ddpatch apply {target} -o FOLDER` writes the patched package",
         )
+    ref = workspace.patched(target)
     patch_set = load_set(workspace.set_of(ref))
+    if not unverified:
+        _verified(workspace, ref)
     plan = push_plan(workspace, ref, patch_set)
     with opened.connect(workspace.progress) as session:
         result = session.push(plan, dry_run=dry_run, allow_running=allow_running)
     return _report(ref, result, patch_set.launch)
+
+
+def _verified(workspace: Workspace, ref: PatchedRef) -> None:
+    """Raise a finding (exit 1) for a tree of which a level does not hold."""
+    last = list(climb(workspace.context(ref), up_to(None)))[-1]
+    if not last.holds:
+        raise DdpatchError(
+            f"{ref.set_label} on {ref.snapshot.target}: level `{last.check.level}` does not hold; "
+            "nothing was pushed",
+            exit_code=ExitCode.FINDING,
+            next_step="mend the patch, or say --unverified",
+            findings=last.findings,
+        )
 
 
 _HEADLINES = {

@@ -25,24 +25,24 @@ def cmd(app: App, version: str, set_name: str | None, only_check: bool) -> Repor
     """
     patch_set = app.patch_set(set_name)
     workspace = app.workspace
-    applied = workspace.apply(workspace.find(f"pypi:{version}"), patch_set)
-    if applied.outcome not in (Outcome.APPLIED, Outcome.ALREADY_APPLIED) or not applied.patched:
+    plan, _ = workspace.plan(workspace.find(f"pypi:{version}"), patch_set)
+    if plan.outcome is not Outcome.APPLIED:
         return Report(
             "record",
             ExitCode.FINDING,
-            {"outcome": applied.outcome, "version": version},
+            {"outcome": plan.outcome, "version": version},
             f"{patch_set.label} does not apply to sglang {version}: nothing was recorded",
-            findings=applied.plan.all_findings(),
+            findings=plan.all_findings(),
         )
-    results = list(climb(workspace.context(applied.patched), up_to(None)))
+    results = list(climb(workspace.context_of(plan), up_to(None)))
     reached = [r.check.level for r in results if r.holds]
     findings = tuple(f for r in results for f in r.findings)
     wheels = hashes(version)
-    found = record(applied.plan, reached[-1] if reached else "", wheels)
+    found = record(plan, reached[-1] if reached else "", wheels)
     path = patch_set.folder / "releases" / f"{version}.toml"
     holds = all(r.holds for r in results)
     known = load_releases(patch_set).get(version)
-    changes = list(known.differences(found)) if known else ["there is no release file yet"]
+    changes = list(known.differences(found)) if known else ["there was no release file"]
     if only_check:
         return Report(
             "record",
@@ -64,6 +64,6 @@ def cmd(app: App, version: str, set_name: str | None, only_check: bool) -> Repor
         f"sglang {version}: recorded, verified up to `{found.level}`"
         if holds
         else f"sglang {version}: `{results[-1].check.level}` does not hold; nothing was recorded",
-        lines=tuple(changes),
+        lines=(*([f"written to {path}"] if holds else []), *changes),
         findings=findings,
     )

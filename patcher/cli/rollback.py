@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, plural, target_options
 from patcher.cli.push import process_lines, recovered_lines
 from patcher.model import ExitCode, Report, Table
 
 
 @command("rollback", section="Main job", short_help="Undo the newest push, to the byte.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete.targets)
 @click.option("--dry-run", is_flag=True, help="Say what would be undone, change nothing.")
 @click.option(
     "--keep",

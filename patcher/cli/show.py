@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,10 @@ from patcher.model import ExitCode, Finding, Report, Severity, Table
 from patcher.report import json as json_report
 from patcher.report import text
 
-_SHOWN_ROWS = 400
-_WIDEST, _NARROWEST, _GAP = 36, 12, 3
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDEST, _NARROWEST, _GAP = 36, 12, 2
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
 
 
@@ -23,8 +26,7 @@ def show(report: Report, *, as_json: bool) -> None:
         _write(json_report.render(report), err=False)
         if report.exit_code is not ExitCode.OK:
             _write(report.headline, err=True)
-        return
-    if sys.stdout.isatty():
+    elif sys.stdout.isatty():
         _terminal(report)
     else:
         _write(text.render(report), err=False)
@@ -36,9 +38,7 @@ def _write(content: str, *, err: bool) -> None:
 
 def printable(content: str) -> str:
     """Control characters and broken text from a target, made visible rather than obeyed."""
-    safe = "".join(
-        c if c in "\n\t" or c.isprintable() or c == "\u00a0" else repr(c)[1:-1] for c in content
-    )
+    safe = "".join(c if c in "\n\t\u00a0" or c.isprintable() else repr(c)[1:-1] for c in content)
     return safe.encode(errors="backslashreplace").decode()
 
 
@@ -46,31 +46,46 @@ def _terminal(report: Report) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+    plain = bool(os.environ.get("NO_COLOR"))
+    console = Console(highlight=False, no_color=plain)
+    if report.body and not report.tables:
+        _body(report)
+        return
     good = report.exit_code is ExitCode.OK
     console.print(Text(printable(report.headline), style="bold green" if good else "bold red"))
     for line in report.lines:
         console.print(Text(f"  {printable(line)}"))
     for table in report.tables:
-        _table(console, table)
-    for finding in report.findings:
+        if table.rows:
+            (_places if table.dense else _table)(console, table)
+    for finding in text.told(report):
         _finding(console, finding)
     if report.footer:
         console.print(Text(f"\n{printable(report.footer)}", style="bold"))
+    if report.body:
+        _body(report)
     if report.next_step:
         console.print(Text.assemble(("\nnext: ", "bold"), printable(report.next_step)))
 
 
-def _table(console: object, table: Table) -> None:
+def _body(report: Report) -> None:
+    """Text as it is, never wrapped; the lines of a diff in colour."""
+    for line in printable(report.body).rstrip("\n").split("\n"):
+        colour = _diff_colour(line) if report.syntax == "diff" else None
+        click.echo(line if os.environ.get("NO_COLOR") else click.style(line, fg=colour))
+
+
+def _diff_colour(line: str) -> str | None:
+    if line.startswith(("+++", "---", "diff ", "index ")):
+        return None
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+
+
+def _table(console: Console, table: Table) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    assert isinstance(console, Console)
-    shown = table.rows[:_SHOWN_ROWS]
-    widths = _widths(table, shown, console.width) if table.dense else None
-    count = len(table.columns) if widths is None else len(widths)
     drawn = RichTable(
         title=table.title or None,
         title_justify="left",
@@ -79,43 +94,64 @@ def _table(console: object, table: Table) -> None:
         show_header=any(table.columns),
         pad_edge=False,
     )
-    for number, column in enumerate(table.columns[:count]):
-        width = widths[number] if widths is not None else None
-        dense = width is not None
-        drawn.add_column(
-            column, overflow="ellipsis" if dense else "fold", no_wrap=dense, width=width
-        )
-    for row in shown:
-        drawn.add_row(*(Text(printable(cell)) for cell in row[:count]))
+    for column in table.columns:
+        drawn.add_column(column, overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(Text(printable(cell)) for cell in row))
     console.print(drawn)
+
+
+def _places(console: Console, table: Table) -> None:
+    """A table of places: a line per file, its rows below it by line number."""
+    from rich.text import Text
+
+    shown = table.rows[: table.fold or None]
+    lines = [row[0].rpartition(":") for row in shown]
+    cells = [(line, *row[1:]) for (_, _, line), row in zip(lines, shown, strict=True)]
+    names = ("line", *table.columns[1:])
+    widths = _widths(names, cells, console.width - 4)
+    console.print(Text(f"\n{table.title}", style="bold"))
+    console.print(Text(_aligned(names, widths), style="dim"), soft_wrap=True)
+    path = ""
+    for (file, _, _), row in zip(lines, cells, strict=True):
+        if file != path:
+            path = file
+            console.print(Text(f"  {printable(file)}", style="cyan"), soft_wrap=True)
+        console.print(Text(_aligned(row, widths)), soft_wrap=True)
     left_out = []
-    if folded := table.folded + len(table.rows) - len(shown):
-        left_out.append(f"{folded} more rows")
-    if count < len(table.columns):
-        left_out.append(f"columns {', '.join(table.columns[count:])}")
+    if folded := len(table.rows) - len(shown):
+        left_out.append(f"{folded:,} more rows (--all shows them)")
+    if len(widths) < len(names):
+        left_out.append(f"columns {', '.join(names[len(widths) :])} (a wider terminal, or --json)")
     if left_out:
-        console.print(Text(f"  … and {', '.join(left_out)} (--json has them all)", style="dim"))
+        console.print(Text(f"  … and {'; '.join(left_out)}", style="dim"))
 
 
-def _widths(table: Table, rows: Sequence[tuple[str, ...]], room: int) -> list[int]:
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    parts = []
+    for cell, width in zip(cells, widths, strict=False):
+        text_ = printable(cell).replace("\n", " ")
+        parts.append((text_ if len(text_) <= width else text_[: width - 1] + "…").ljust(width))
+    return "    " + "  ".join(parts).rstrip()
+
+
+def _widths(names: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
     """Widths of the columns that fit, first come first served; the last one takes what is left."""
+    wanted = [max(len(n), *(len(row[i]) for row in rows)) for i, n in enumerate(names)]
     widths: list[int] = []
-    room -= 2
-    for number, name in enumerate(table.columns):
-        longest = max([len(name), *(len(row[number]) for row in rows)])
-        wanted = longest if number == 0 else min(longest, _WIDEST)
-        if room < min(wanted, _NARROWEST):
+    for index, longest in enumerate(wanted):
+        alone = index == len(wanted) - 1
+        width = min(longest if alone else min(longest, _WIDEST), room)
+        if width < min(longest, _NARROWEST):
             break
-        widths.append(min(wanted, room))
-        room -= widths[-1] + _GAP
+        widths.append(width)
+        room -= width + _GAP
     return widths
 
 
-def _finding(console: object, finding: Finding) -> None:
-    from rich.console import Console
+def _finding(console: Console, finding: Finding) -> None:
     from rich.text import Text
 
-    assert isinstance(console, Console)
     first, *rest = text.finding_lines(finding)
     word, colon, message = first.partition(":")
     style = f"bold {_COLOURS[finding.severity]}"

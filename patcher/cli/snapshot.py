@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, plural, target_options
 from patcher.model import ExitCode, Report, Table
 
@@ -13,11 +14,9 @@ if TYPE_CHECKING:
     from patcher.targets.record import RecordDifference
     from patcher.workspace import Snapped
 
-_SHOWN = 12
-
 
 @command("snapshot", section="Main job", short_help="Bring a target's install into the store.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete.targets)
 @target_options
 def cmd(app: App, target: str, python: str | None, path: str | None) -> Report:
     """Bring the SGLang install of TARGET into the local store.
@@ -32,10 +31,11 @@ def cmd(app: App, target: str, python: str | None, path: str | None) -> Report:
       ddpatch snapshot me@gpu1:2222 --python /opt/venv/bin/python
       ddpatch snapshot pypi:0.5.11
     """
-    return _report(app.workspace.snapshot(target, python=python, path=path))
+    taken = app.workspace.snapshot(target, python=python, path=path)
+    return _report(taken, app.workspace.sets_in(taken.tree))
 
 
-def _report(taken: Snapped) -> Report:
+def _report(taken: Snapped, sets: list[str]) -> Report:
     facts = taken.tree.facts
     record = taken.record
     moved = (
@@ -58,6 +58,8 @@ def _report(taken: Snapped) -> Report:
     if facts.gpus:
         lines.append(f"GPU       {', '.join(facts.gpus)}")
     lines += [f"files     {taken.files:,}; {moved}", f"RECORD    {_record_line(record)}"]
+    if sets:
+        lines.append(f"patched   {', '.join(sets)} is in it")
     return Report(
         command="snapshot",
         exit_code=ExitCode.OK,
@@ -70,6 +72,7 @@ def _report(taken: Snapped) -> Report:
             "moved": {"contents": taken.moved, "bytes": taken.moved_bytes},
             "record": record,
             "skipped": taken.skipped,
+            "sets": sets,
         },
         headline=f"snapshot of {taken.ref.target}: sglang {facts.version}",
         lines=tuple(lines),
@@ -101,5 +104,4 @@ def _tables(record: RecordDifference | None) -> tuple[Table, ...]:
     ]
     if not rows:
         return ()
-    shown = tuple(rows[:_SHOWN])
-    return (Table("differs from RECORD", ("state", "file"), shown, len(rows) - len(shown)),)
+    return (Table("differs from RECORD", ("state", "file"), tuple(rows)),)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, exit_for, plural, target_options
 from patcher.cli.push import process_lines, recovered_lines
 from patcher.model import Finding, Report, Site, Table
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command("status", section="Look", short_help="Say what each pushed file is now; 1 on drift.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete.targets)
 @target_options
 def cmd(app: App, target: str, python: str | None, path: str | None) -> Report:
     """Say what every file that was ever pushed to TARGET is now.
@@ -53,7 +54,7 @@ def _report(target: str, state: TargetStatus) -> Report:
             site=Site(f.path, 1),
             expected=f.expected[:12] or "no file",
             found=f.found[:12] or "no file",
-            next_step="see what changed: take a snapshot and compare",
+            next_step=f"keep it with `ddpatch rollback {target} --keep {f.path}`, or restore it",
         )
         for f in state.drifted
     )
@@ -65,7 +66,7 @@ def _report(target: str, state: TargetStatus) -> Report:
         lines=tuple(lines),
         tables=(_table(state),) if state.files else (),
         findings=findings,
-        next_step="" if holds else f"ddpatch snapshot {target}",
+        next_step="" if holds else f"ddpatch rollback {target} says what it would undo: --dry-run",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, exit_for, plural, set_option
 from patcher.model import Finding, Outcome, Report, Table
 from patcher.plan import PatchPlan
@@ -11,7 +12,7 @@ from patcher.trial import CaseResult, run_case, try_alone
 
 
 @command("test", section="Write patches", short_help="Run a patch's cases, and try it alone.")
-@click.argument("patch", required=False)
+@click.argument("patch", required=False, shell_complete=complete.patches)
 @click.option("--version", metavar="V", help="Also try the patch on this SGLang release.")
 @set_option
 def cmd(app: App, patch: str | None, version: str | None, set_name: str | None) -> Report:

@@ -6,16 +6,25 @@ from collections.abc import Sequence
 
 import click
 
+from patcher.cli import complete
 from patcher.cli.app import App, command, exit_for, plural
-from patcher.model import Report, Table
+from patcher.model import Report, Table, UsageError
 from patcher.verify import LevelResult, climb, up_to
 from patcher.verify.check import Check
 
 
 @command("verify", section="Prove", short_help="Prove the patched tree, level by level.")
-@click.argument("name", metavar="[TARGET|SNAPSHOT]", required=False)
-@click.option("--level", metavar="LEVEL", help="Stop after this level (default: the highest).")
-def cmd(app: App, name: str | None, level: str | None) -> Report:
+@click.argument(
+    "name", metavar="[TARGET|SNAPSHOT]", required=False, shell_complete=complete.targets
+)
+@click.option("--version", metavar="V", help="The patched tree of this SGLang release.")
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    shell_complete=complete.levels,
+    help="Stop after this level (default: the highest).",
+)
+def cmd(app: App, name: str | None, version: str | None, level: str | None) -> Report:
     """Prove a patched tree in the store, level by level, without running any of it.
 
     \b
@@ -25,10 +34,13 @@ def cmd(app: App, name: str | None, level: str | None) -> Report:
       calls     every call from new code binds; every override fits its base
       dispatch  no place that branches is undecided; the algorithm shows where it must
 
-    The first level that does not hold is the last one that is tried.
+    The first level that does not hold is the last one that is tried. What can neither be proved nor
+    refuted without running it (tensors, plugins, setattr) passes and is counted as unknown.
     """
     levels = up_to(level)
-    ref = app.workspace.patched(name)
+    if name is not None and version is not None:
+        raise UsageError("a target and --version name two trees", next_step="give one of them")
+    ref = app.workspace.patched(f"pypi:{version}" if version else name)
     results = list(climb(app.workspace.context(ref), levels))
     holds = len(results) == len(levels) and all(r.holds for r in results)
     reached = [r.check.level for r in results if r.holds]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from patcher.changes import Conflict, Splice
-from patcher.diagnose import nearest, where_is
-from patcher.model import Finding, Site
+from patcher.diagnose import SHOWN, nearest, where_is
+from patcher.model import Candidate, Finding, Site
 from patcher.pattern import Match, Pattern, substitute
 from patcher.probe import Fact, Subject
 from patcher.source import Source, Unreadable, first_node
@@ -83,7 +83,7 @@ class Anchor:
                 )
             ) from error
         if len(found) != self.expect:
-            raise Conflict(self._wrong_count(source, found))
+            raise Conflict(self._wrong_count(subject, source, found))
         return found
 
     def _missing_file(self, subject: Subject, path: str) -> Finding:
@@ -111,9 +111,12 @@ class Anchor:
             next_step=_look_at(moved, "find its new home with `ddpatch inventory`"),
         )
 
-    def _wrong_count(self, source: Source, found: list[Match]) -> Finding:
+    def _wrong_count(self, subject: Subject, source: Source, found: list[Match]) -> Finding:
         where = source.path + (f" ({self.scope})" if self.scope else "")
-        near = nearest(source, self.pattern, self.scope) if not found else ()
+        near: tuple[Candidate, ...] = ()
+        if not found:
+            elsewhere = where_is(subject.tree, "", self.pattern)
+            near = (*elsewhere, *nearest(source, self.pattern, self.scope))[:SHOWN]
         lines = ", ".join(str(m.site.line) for m in found)
         return Finding(
             code="anchor.count",

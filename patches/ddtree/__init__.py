@@ -7,7 +7,7 @@ for each place which of the two it is.
 
 from patcher.patchset import PatchSet, Requirement
 from patcher.probe import Fact, HasFile
-from patches.ddtree.layout import HOME, MODULES
+from patches.ddtree._layout import HOME, MODULES
 
 _PACKAGE = r"sglang/srt/(?!speculative/dflash|models/dflash).*"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from patcher.edits import AddFile, variables_from
 from patcher.patchset import Patch, Strategy
-from patches.ddtree.layout import HOME, MODULES
+from patches.ddtree._layout import HOME, MODULES
 
 _VARIABLES = variables_from(Path(__file__).parent / "context.toml")
 

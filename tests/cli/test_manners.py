@@ -2,6 +2,8 @@
 
 import json
 import os
+import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +49,16 @@ def test_an_error_is_one_json_document_too(ddpatch: Ddpatch) -> None:
     assert document["exit_code"] == 2
     assert document["next_step"]
     assert document["findings"][0]["code"] == "error.usage"
+
+
+@pytest.mark.parametrize(
+    "words", [("push",), ("apply", "--verson", "1"), ("snapshto",), ("completion", "tcsh")]
+)
+def test_a_usage_error_is_one_json_document_too(ddpatch: Ddpatch, words: tuple[str, ...]) -> None:
+    answer = ddpatch(*words, "--json")
+    assert answer.code == 2
+    assert answer.json["exit_code"] == 2
+    assert answer.json["next_step"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -104,13 +116,62 @@ def test_text_from_a_target_cannot_drive_the_terminal() -> None:
     assert printable("naïve …\n\tx") == "naïve …\n\tx"
 
 
-def test_a_table_says_how_much_it_folds() -> None:
-    report = Report(
-        "x", ExitCode.OK, {"n": 3}, "head", tables=(Table("t", ("a", "b"), (("1", "22"),), 2),)
-    )
+def test_a_pipe_gets_every_row_whole() -> None:
+    rows = tuple((f"a.py:{n}", "x" * 99) for n in range(50))
+    table = Table("t", ("where", "b"), rows, dense=True, fold=12)
+    report = Report("x", ExitCode.OK, {"n": 3}, "head", tables=(table,))
     text = renderers()["text"].render(report)
-    assert "  a  b\n  1  22\n  … and 2 more" in text
+    assert text.count("x" * 99) == 50
     assert json.loads(renderers()["json"].render(report))["n"] == 3
+
+
+def _on_terminal(columns: int, report: Report) -> str:
+    """What a report looks like on a terminal of that width, without colour."""
+    script = (
+        "import pickle, sys; from patcher.cli.show import show; "
+        "show(pickle.loads(sys.stdin.buffer.read()), as_json=False)"
+    )
+    main, secondary = os.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "TERM": "xterm"}
+    done = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=secondary,
+        env={**environment, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    os.close(secondary)
+    assert done.stdin is not None
+    done.stdin.write(pickle.dumps(report))
+    done.stdin.close()
+    output = b""
+    while True:
+        try:
+            part = os.read(main, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        output += part
+    os.close(main)
+    assert done.wait(30) == 0
+    return re.sub(r"\x1b\[[0-9;]*[mK]", "", output.decode()).replace("\r\n", "\n")
+
+
+def test_a_terminal_folds_and_says_by_how_much() -> None:
+    rows = tuple((f"pkg/a.py:{n}", f"name{n}", "word " * 20, "z" * 30) for n in range(50))
+    table = Table("t", ("where", "name", "text", "more"), rows, dense=True, fold=12)
+    out = _on_terminal(60, Report("x", ExitCode.OK, {}, "head", tables=(table,)))
+    assert out.count("pkg/a.py") == 1
+    assert "name11" in out
+    assert "name12" not in out
+    assert "38 more rows (--all shows them); columns more" in out
+    assert max(map(len, out.splitlines())) <= 60 + len("  … and 38 more rows (--all shows them)")
+
+
+def test_a_diff_on_a_terminal_is_not_wrapped() -> None:
+    body = "diff --git a/x b/x\n+" + "y" * 200 + "\n"
+    report = Report("diff", ExitCode.OK, {}, "head", body=body, syntax="diff")
+    assert "+" + "y" * 200 in _on_terminal(40, report)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +199,27 @@ def test_a_diff_takes_one_file_to_the_other(
         check=True,
     )
     assert (path.read_bytes() if path.exists() else None) == after
+
+
+def test_what_a_shell_may_complete(ddpatch: Ddpatch, tmp_path: Path) -> None:
+    (tmp_path / "ddpatch.toml").write_text('store = "s"\n[hosts.gpu1]\nport = 22\n')
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "_DDPATCH_COMPLETE": "bash_complete",
+        "COMP_WORDS": "ddpatch snapshot g",
+        "COMP_CWORD": "2",
+    }
+    environment.pop("DDPATCH_STORE", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "patcher"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "plain,gpu1\n"
 
 
 def test_an_interrupt_leaves_exit_code_130(
