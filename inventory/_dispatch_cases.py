@@ -81,7 +81,7 @@ class Runner:
             "context": "if",
             "scope": "Runner.replay",
             "subject": "self.spec_algorithm",
-            "test": "batch and self.spec_algorithm.is_dflash( # the drafter )",
+            "test": "batch and self.spec_algorithm.is_dflash( )",
             "line": 4,
             "column": 22,
             "end_line": 5,

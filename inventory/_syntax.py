@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 
 from patcher.source import Source
@@ -16,8 +18,21 @@ def one_line(text: str) -> str:
 
 
 def shown(source: Source, node: ast.AST | None) -> str:
-    """A node's source on one line; empty for no node."""
-    return "" if node is None else one_line(source.text(node))
+    """A node's source on one line, without comments; empty for no node."""
+    if node is None:
+        return ""
+    text = source.text(node)
+    return one_line(_uncommented(text) if "#" in text and "\n" in text else text)
+
+
+def _uncommented(text: str) -> str:
+    """Source text without its comments, which one line would hide the rest behind."""
+    lines = io.StringIO(f"({text}\n)").readlines()
+    for token in reversed(list(tokenize.generate_tokens(iter(lines).__next__))):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column] + "\n"
+    return "".join(lines)[1:-1]
 
 
 def signature(function: Function) -> str:
@@ -104,26 +119,6 @@ def descendants(bases_of: Mapping[str, Iterable[str]], roots: Iterable[str]) -> 
         if not more:
             return kept
         kept |= more
-
-
-def conditions(source: Source, node: ast.AST, *, branches: bool = False) -> list[str]:
-    """The tests that hold where a statement stands in its function, outermost first.
-
-    ``branches`` adds, as ``not (…)``, the tests whose ``else`` it stands in.
-    """
-    found: list[str] = []
-    inner = node
-    for around in source.ancestors(node):
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            break
-        if isinstance(around, ast.If):
-            test = shown(source, around.test)
-            if inner in around.body:
-                found.append(test)
-            elif branches:
-                found.append(f"not ({test})")
-        inner = around
-    return found[::-1]
 
 
 _TESTED: dict[type[ast.AST], tuple[str, str]] = {

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from inventory._conditions import reached_when
 from inventory._syntax import (
     Function,
     bases,
-    conditions,
     dotted,
     last_name,
     methods,
@@ -104,7 +104,7 @@ def _class(source: Source, node: ast.ClassDef, owner: str) -> Iterator[Row]:
             yield _row(source, member.node, "member", name, owner, value=member.text("VALUE"))
         for worker in _WORKER.find(source, f"{scope}.create_worker"):
             name = worker.text("CLASS")
-            test = " and ".join(conditions(source, worker.node))
+            test = reached_when(source, worker.node, earlier=False)
             yield _row(source, worker.node, "worker", name, owner, value=test)
     for method in methods(node):
         yield _method(source, method, owner)

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from inventory._syntax import conditions, last_name, one_line, shown
+from inventory._conditions import condition, reached_when
+from inventory._syntax import last_name, one_line, shown
 from inventory.model import Case, Inventory, Query, Row, Value
 from patcher.pattern import Pattern
 from patcher.source import Source
@@ -90,36 +91,41 @@ def _derivations(source: Source) -> Iterator[Row]:
                 continue
             if _HOLDERS.fullmatch(last_name(target.value)):
                 value = shown(source, node.value)
-                holder = last_name(target.value)
-                yield _row(source, target, target.attr, "derivation", value, holder=holder)
+                holder, when = last_name(target.value), reached_when(source, target)
+                yield _row(
+                    source, target, target.attr, "derivation", value, holder=holder, when=when
+                )
     for call in source.nodes(ast.Call):
         assert isinstance(call, ast.Call)
         if last_name(call) in _SETTERS:
             for keyword in call.keywords:
                 if keyword.arg and re.fullmatch(_NAME, keyword.arg):
                     value = shown(source, keyword.value)
-                    holder = last_name(call)
-                    yield _row(source, keyword, keyword.arg, "derivation", value, holder=holder)
+                    holder, when = last_name(call), reached_when(source, call)
+                    yield _row(
+                        source, keyword, keyword.arg, "derivation", value, holder=holder, when=when
+                    )
 
 
 def _validations(source: Source) -> Iterator[Row]:
     """Raises and asserts that a condition or the message ties to an argument."""
     for match in _RAISE.find(source):
-        tests = conditions(source, match.node)
-        yield from _validation(source, match.node, " and ".join(tests), match.text("ERROR"))
+        refuses = reached_when(source, match.node)
+        yield from _validation(source, match.node, match.text("ERROR"), refuses=refuses)
     for node in source.nodes(ast.Assert):
         assert isinstance(node, ast.Assert)
         message = "" if node.msg is None else source.text(node.msg)
-        yield from _validation(source, node, shown(source, node.test), message)
+        demands, when = condition(source, node.test), reached_when(source, node)
+        yield from _validation(source, node, message, demands=demands, when=when)
 
 
-def _validation(source: Source, node: ast.AST, test: str, message: str) -> Iterator[Row]:
-    found = {a or b for a, b in _MENTIONED.findall(f"{test} {message}")}
+def _validation(source: Source, node: ast.AST, message: str, **tests: str) -> Iterator[Row]:
+    found = {a or b for a, b in _MENTIONED.findall(" ".join([*tests.values(), message]))}
     names = {n.replace("-", "_") for n in found}
     if not names and "speculative decoding" in message:
         names = {_ALGORITHM}
     for name in sorted(names - {"speculative_decoding"}):
-        yield _row(source, node, name, "validation", message, test=test)
+        yield _row(source, node, name, "validation", message, **tests)
 
 
 def _row(
@@ -131,7 +137,9 @@ def _row(
     *,
     kind: str = "",
     choices: tuple[str, ...] = (),
-    test: str = "",
+    refuses: str = "",
+    demands: str = "",
+    when: str = "",
     holder: str = "",
 ) -> Row:
     fields: dict[str, Value] = {
@@ -140,7 +148,9 @@ def _row(
         "value": one_line(value),
         "type": one_line(kind),
         "choices": choices,
-        "test": test,
+        "refuses": refuses,
+        "demands": demands,
+        "when": when,
         "holder": holder,
     }
     return Row(source.site(node), fields)
@@ -202,7 +212,7 @@ class Worker:
             "role": "validation",
             "argument": "speculative_algorithm",
             "line": 10,
-            "test": 'self.speculative_algorithm == "DFLASH" and self.pp_size != 1',
+            "refuses": 'self.speculative_algorithm == "DFLASH" and self.pp_size != 1',
         },
         {"role": "option", "value": "--speculative-algorithm, --algo", "line": 14},
         {"role": "choices", "choices": ("DFLASH", "EAGLE"), "line": 15},
@@ -234,7 +244,59 @@ def handle(server_args, cfg):
         {"role": "declaration", "argument": "speculative_inner", "value": "1"},
         {"role": "derivation", "value": "1", "holder": "declare_resolution", "line": 7},
         {"role": "derivation", "value": '"rs"', "holder": "cfg"},
-        {"role": "validation", "argument": "speculative_mode", "test": "broken", "line": 10},
+        {"role": "validation", "argument": "speculative_mode", "refuses": "broken", "line": 10},
+    ),
+)
+_CHECKED = Case(
+    "what a raise refuses and an assert demands, with every branch that leads there",
+    {
+        "sglang/srt/server_args.py": """\
+class ServerArgs:
+    speculative_num_steps: Optional[int] = None
+
+    def check(self):
+        if self.attention_backend == "a" or self.decode_backend == "a":
+            if self.speculative_num_steps > 1:
+                raise ValueError("one step only")
+        if self.speculative_num_steps is None:
+            self.speculative_num_steps = 3
+        elif self.hip or (
+            self.npu  # neither
+        ):
+            pass
+        else:
+            if not self.disabled:
+                raise ValueError("radix cache")
+            assert self.page_size == 1, "pages"
+""",
+    },
+    (
+        {"role": "declaration", "refuses": "", "demands": "", "when": ""},
+        {
+            "role": "derivation",
+            "value": "3",
+            "when": "self.speculative_num_steps is None",
+        },
+        {
+            "role": "validation",
+            "refuses": '(self.attention_backend == "a" or self.decode_backend == "a")'
+            " and self.speculative_num_steps > 1",
+            "demands": "",
+            "when": "",
+        },
+        {
+            "role": "validation",
+            "refuses": "self.speculative_num_steps is not None"
+            " and not (self.hip or ( self.npu )) and not self.disabled",
+        },
+        {
+            "role": "validation",
+            "refuses": "",
+            "demands": "self.page_size == 1",
+            "when": "self.speculative_num_steps is not None and not (self.hip or ( self.npu ))",
+        },
+        {"role": "read", "line": 6},
+        {"role": "read", "line": 8},
     ),
 )
 
@@ -249,11 +311,13 @@ QUERY = Query(
         "value": "the default, flags, choices, assigned value, error or expression",
         "type": "annotation of a declaration",
         "choices": "literal choices; empty where a name stands for them",
-        "test": "the conditions under which a validation fails, outermost first",
+        "refuses": "of a raise: the whole condition that must not hold, outermost test first",
+        "demands": "of an assert: the condition that must hold",
+        "when": "the conditions under which an assert or a derivation is reached",
         "holder": "what a derived value is assigned to",
     },
     prefilter=(b"speculative_", b"--speculative-"),
     visit=visit,
     resolve=resolve,
-    cases=(_OLD, _NEW),
+    cases=(_OLD, _NEW, _CHECKED),
 )

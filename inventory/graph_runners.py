@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from inventory._syntax import bases, classes, conditions, functions, one_line, shown, signature
+from inventory._conditions import reached_when
+from inventory._syntax import bases, classes, functions, one_line, shown, signature
 from inventory.model import Case, Query, Row, Value
 from patcher.pattern import Pattern
 from patcher.source import Source
@@ -26,7 +27,7 @@ def visit(source: Source) -> Iterator[Row]:
         yield _row(source, node, "runner", node.name, ", ".join(bases(node)))
     for match in _SET.find(source):
         name, value = match.text("WIDTH"), match.text("VALUE")
-        when = " and ".join(conditions(source, match.node, branches=True))
+        when = reached_when(source, match.node)
         yield _row(source, match.node, "width", name, value, when=when)
     for function in functions(source):
         owner = source.parent(function)
@@ -80,7 +81,7 @@ class SpeculativeAlgorithm:
             "role": "width",
             "value": "self.speculative_num_draft_tokens",
             "when": "model_runner.spec_algorithm.is_speculative()"
-            " and not (self.model_runner.is_draft_worker)",
+            " and not self.model_runner.is_draft_worker",
             "line": 8,
         },
         {"role": "step", "name": "can_run", "value": "(self, forward_batch)"},
