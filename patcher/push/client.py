@@ -7,6 +7,7 @@ taken back now is 6, with its state and the command that settles it.
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import platform
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from patcher.model import (
     Refusal,
     Site,
     TargetError,
+    UsageError,
 )
 from patcher.push.plan import PushPlan
 from patcher.push.records import (
@@ -67,8 +69,8 @@ def _rows(rows: Sequence[Mapping[str, str]], code: str, next_step: str) -> tuple
             code,
             f"{row['path']} is not as expected",
             site=Site(row["path"], 1),
-            expected=row["expected"],
-            found=row["found"],
+            expected=row["expected"][:12],
+            found=row["found"][:12],
             next_step=next_step,
         )
         for row in rows
@@ -79,6 +81,35 @@ def _listed(rows: Sequence[Mapping[str, str]]) -> str:
     return "".join(
         f"\n  {row['path']}: expected {row['expected'][:12]}, found {row['found'][:12]}"
         for row in rows
+    )
+
+
+def _stale(detail: Mapping[str, Any], name: str) -> Refusal:
+    """Say that the snapshot is older than a push or rollback, and what even that leaves open."""
+    step = f"ddpatch snapshot {name}"
+    push = detail["push"]
+    what = "stands here since" if detail["stands"] else "was rolled back at"
+    others = _listed(detail["files"])
+    return Refusal(
+        f"{name}: {push['set']}@{push['set_version']} (push {push['id']}) {what} {push['time']}; "
+        "take a snapshot first; nothing was pushed"
+        + (f"; neither of the snapshot nor of that push are:{others}" if others else ""),
+        next_step=f"run `{step}`, then apply and push again",
+        findings=_rows(detail["files"], "push.drift", f"run `{step}`"),
+    )
+
+
+def _not_kept(detail: Mapping[str, Any], name: str) -> UsageError:
+    """Say which paths of ``keep`` are wrong, and name the files of the push, the nearest first."""
+    unknown, files = detail["unknown"], detail["files"]
+    near = [
+        match for path in unknown for match in difflib.get_close_matches(path, files, 3, cutoff=0.5)
+    ]
+    ordered = list(dict.fromkeys([*near, *files]))
+    return UsageError(
+        f"{name}: {', '.join(map(repr, unknown))} cannot be kept: not part of push {detail['id']}",
+        next_step=(f"did you mean {near[0]}? " if near else "")
+        + f"the push has {', '.join(ordered)}",
     )
 
 
@@ -95,6 +126,10 @@ def _raise(error: AgentError, name: str) -> NoReturn:
                 next_step=f"run `{step}`, then apply and push again",
                 findings=_rows(detail["files"], "push.drift", f"run `{step}`"),
             )
+        case "stale":
+            failure = _stale(detail, name)
+        case "keep":
+            failure = _not_kept(detail, name)
         case "in-the-way":
             failure = Refusal(
                 f"{name}: files were changed after the push; nothing was rolled back:"
@@ -256,7 +291,8 @@ def rollback(
     """Undo the newest push that stands.
 
     A file that is neither ours nor as before is a Refusal before anything is changed, unless
-    ``keep`` has its path: then it stays as it is.
+    ``keep`` has its path: then it stays as it is, and is `modified` (edited) or `orphan` (as we
+    wrote it) in a status. A path in ``keep`` that is not part of the push is a UsageError.
     """
     answer = _call(
         session,
@@ -278,6 +314,7 @@ def rollback(
             answer["hidden"],
             _recovered(answer["recovered"]),
             tuple(answer["notes"]),
+            tuple(answer["kept"]),
         )
 
 

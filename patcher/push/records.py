@@ -68,7 +68,11 @@ class PushResult:
 
 @dataclass(frozen=True, slots=True)
 class RollbackResult:
-    """The push that was undone, and its files in the order of the undoing."""
+    """The push that was undone, and its files in the order of the undoing.
+
+    ``kept`` are those that were left as they are because the caller asked for it; they are not
+    among ``files``.
+    """
 
     id: str
     files: tuple[str, ...]
@@ -77,11 +81,26 @@ class RollbackResult:
     hidden: int = 0
     recovered: tuple[Recovered, ...] = ()
     notes: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What a file that was pushed once is now, with the hash it should have and the one it has."""
+    """What a file that was pushed once is now, with the hash it should have and the one it has.
+
+    It should be what the newest standing push wants; where none stands on it, what it was before
+    the oldest push, or before a later one that found it with none below. Absent is a content, too:
+    a path that is rightly absent is `ours` where we removed a file, and not listed otherwise.
+
+    - ``ours``: as the newest standing push wants it
+    - ``pristine``: as before; drift all the same where a standing push wants something else
+    - ``missing``: should be there, and is not
+    - ``orphan``: ours, left behind: as some push wrote it, but it should be otherwise now
+      (an installer came over it, an older set was put back, or a rollback was to keep it)
+    - ``modified``: edited: neither of the above, at a path that should have a file, or was ours
+      and was kept by a rollback
+    - ``foreign``: somebody else's, at a path that should have none
+    """
 
     path: str
     state: FileState
@@ -112,10 +131,8 @@ class TargetStatus:
     @property
     def drifted(self) -> tuple[FileStatus, ...]:
         """The files that are not what the last push or rollback has left."""
-        good = {FileState.OURS} if self.id else {FileState.PRISTINE}
-        both = {FileState.OURS, FileState.PRISTINE}
-        allowed = good if self.reinstalled else both
-        return tuple(row for row in self.files if row.state not in allowed)
+        good = {FileState.OURS, FileState.PRISTINE}
+        return tuple(r for r in self.files if r.expected != r.found or r.state not in good)
 
 
 @dataclass(frozen=True, slots=True)

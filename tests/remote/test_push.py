@@ -382,7 +382,7 @@ def test_rollback_refuses_edited_files_whole_and_can_keep_them(install: Install)
     assert install.read(BUILDER) == b"mine\n"
     assert install.read(SPEC) == OLD[SPEC]
     found = states(install)
-    assert found[ARGS] is FileState.MODIFIED and found[BUILDER] is FileState.FOREIGN
+    assert found[ARGS] is FileState.MODIFIED and found[BUILDER] is FileState.MODIFIED
 
 
 def test_status_words(install: Install) -> None:
@@ -399,7 +399,7 @@ def test_status_words(install: Install) -> None:
         RECORD: FileState.OURS,
         SPEC: FileState.PRISTINE,
     }
-    assert {row.path for row in status(install).drifted} == {ARGS, BUILDER}
+    assert {row.path for row in status(install).drifted} == {ARGS, BUILDER, SPEC}
 
 
 def test_a_reinstall_leaves_orphans(install: Install) -> None:

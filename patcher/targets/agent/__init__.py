@@ -22,6 +22,7 @@ PARTS = (
     "journal",
     "state",
     "swap",
+    "expect",
     "check",
     "stage",
     "push",

@@ -6,9 +6,9 @@ From there on a failure goes back by itself, and a crash is finished by the next
 
 import contextlib
 import errno
-from typing import Any, Dict, Iterator, List, Mapping, NoReturn
+from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional
 
-from . import check, disk, procs, swap
+from . import check, disk, expect, procs, swap
 from .frames import AgentError
 from .journal import BEGIN, COMMITTED, COMMITTING, CONFLICT, FORMAT, ROLLING_BACK
 from .stage import Staging
@@ -131,6 +131,7 @@ def _run(
         "set": request["set"],
         "set_version": request["set_version"],
         "owner": owner(state.client),
+        "over": expect.newest(state),
         "ops": [list(op) for op in ready.ops],
         "dirs": ready.dirs,
     }
@@ -202,8 +203,13 @@ def _push(
         "notes": [],
     }
 
-    def inspect(state_exists: bool, again: bool = False) -> check.Ready:
-        ready = check.preflight(tree, ops, state_exists)
+    def inspect(state: Optional[State], again: bool = False) -> check.Ready:
+        try:
+            ready = check.preflight(tree, ops, state is not None)
+        except AgentError as error:
+            if state is None or error.code != "drift":
+                raise
+            raise expect.explained(error, state) from error
         answer.update(need=ready.need, free=ready.free)
         if ready.done:
             answer["outcome"] = "nothing-to-do"
@@ -213,17 +219,20 @@ def _push(
 
     exists = disk.lstat(NAME, tree.fd) is not None
     if request["dry_run"]:
-        if exists:
-            _refuse_unfinished(tree, request)
-        inspect(exists)
+        if not exists:
+            inspect(None)
+            return answer
+        with opened(tree, request, create=False) as state:
+            _refuse_unfinished(state)
+            inspect(state)
         return answer
-    if not exists and inspect(False).done:
+    if not exists and inspect(None).done:
         return answer
     _importers(request, processes)
     with Critical(), opened(tree, request, create=True) as state:
         answer["recovered"] = recover(tree, state)
         swap.refuse_unfinished(state)
-        ready = inspect(True, again=not exists)  # the contents were verified, then
+        ready = inspect(state, again=not exists)  # the contents were verified, then
         if not ready.done:
             answer.update(_run(state, tree, ready, request, contents))
             answer["outcome"] = "pushed"
@@ -246,21 +255,21 @@ def opened(tree: disk.Tree, request: Dict[str, Any], create: bool) -> Iterator[S
         state.close()
 
 
-def _refuse_unfinished(tree: disk.Tree, request: Dict[str, Any]) -> None:
-    with opened(tree, request, create=False) as state:
-        swap.refuse_unfinished(state)
-        for name in state.ids():
-            txn = state.load(name)
-            found = txn.journal.state
-            txn.close()
-            if found in (BEGIN, COMMITTING, ROLLING_BACK):
-                raise AgentError("unfinished", f"push {name} was cut in state {found}", id=name)
+def _refuse_unfinished(state: State) -> None:
+    swap.refuse_unfinished(state)
+    for name in state.ids():
+        txn = state.load(name)
+        found = txn.journal.state
+        txn.close()
+        if found in (BEGIN, COMMITTING, ROLLING_BACK):
+            raise AgentError("unfinished", f"push {name} was cut in state {found}", id=name)
 
 
 def rollback(request: Dict[str, Any]) -> Dict[str, Any]:
     """Answer ``rollback``: undo the newest push that stands.
 
-    With a file in the way nothing is changed at all, unless ``keep`` names it.
+    With a file in the way nothing is changed at all, unless ``keep`` names it. ``keep`` may name
+    files of that push only.
     """
     tree = disk.Tree(request["root"])
     try:
@@ -285,14 +294,25 @@ def _rollback(tree: disk.Tree, state: State, request: Dict[str, Any]) -> Dict[st
     try:
         txn.open_files()
         ops = txn.journal.ops
-        blocked = swap.blockers(tree, txn, request["keep"])
+        keep = request["keep"]
+        unknown = sorted(set(keep) - {op.path for op in ops})
+        if unknown:
+            raise AgentError(
+                "keep",
+                f"not part of push {txn.id}",
+                id=txn.id,
+                unknown=unknown,
+                files=sorted(op.path for op in ops),
+            )
+        blocked = swap.blockers(tree, txn, keep)
         if blocked:
             raise AgentError("in-the-way", f"{len(blocked)} files are not ours", conflicts=blocked)
         check.writable(tree, ops, True)
         processes, hidden = procs.running(request["root"])
         answer: Dict[str, Any] = {
             "id": txn.id,
-            "files": [op.path for op in reversed(ops)],
+            "files": [op.path for op in reversed(ops) if op.path not in keep],
+            "kept": [op.path for op in reversed(ops) if op.path in keep],
             "processes": processes,
             "hidden": hidden,
             "recovered": recovered,
@@ -302,10 +322,10 @@ def _rollback(tree: disk.Tree, state: State, request: Dict[str, Any]) -> Dict[st
             return answer
         _importers(request, processes)
         try:
-            txn.mark(ROLLING_BACK, keep=request["keep"], owner=owner(state.client))
+            txn.mark(ROLLING_BACK, keep=keep, owner=owner(state.client))
         except OSError as error:
             raise refused(error) from error
-        left = _back(tree, txn, request["keep"])
+        left = _back(tree, txn, keep)
         if left:
             raise AgentError(
                 "stuck", "files got in the way", id=txn.id, state=CONFLICT, conflicts=left

@@ -1,77 +1,37 @@
 """Requests ``status`` and ``history``: what the pushes have left, file by file."""
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Tuple
 
-from . import disk, procs
+from . import disk, expect, procs
 from .frames import AgentError
-from .journal import COMMITTED, CONFLICT, ROLLED_BACK, ROLLING_BACK
+from .journal import CONFLICT, ROLLED_BACK, ROLLING_BACK
 from .push import opened, recover
-from .state import State
 
 
-class _Want(NamedTuple):
-    original: str
-    ours: str
-    stands: bool
-
-
-def _wanted(state: State) -> Dict[str, _Want]:
-    """Return for each touched path its content before all pushes, and ours now."""
-    wanted: Dict[str, _Want] = {}
-    for name in state.ids():
-        txn = state.load(name)
-        stands = txn.journal.state == COMMITTED
-        for op in txn.journal.ops:
-            known = wanted.get(op.path)
-            if known is None:
-                wanted[op.path] = _Want(op.old, op.new, stands)
-            elif stands or not known.stands:
-                original = known.original if known.stands else op.old
-                wanted[op.path] = _Want(original, op.new, stands)
-        txn.close()
-    return wanted
-
-
-def _state_of(want: _Want, found: str) -> str:
-    """Return one of the six words for files; empty for a path that is rightly absent."""
-    if found == want.original and not (want.stands and want.ours == want.original):
-        return "pristine" if found or want.stands else ""
-    if want.stands and found == want.ours:
-        return "ours"
-    if not found:
-        return "missing"
-    if found == want.ours:
-        return "orphan"
-    return "modified" if want.original or want.stands else "foreign"
-
-
-def _files(tree: disk.Tree, state: State) -> Tuple[List[Dict[str, str]], bool]:
+def _files(tree: disk.Tree, wants: Dict[str, expect.Want]) -> Tuple[List[Dict[str, str]], bool]:
+    found = {path: tree.sha256(path) for path in sorted(wants)}
+    words = {path: wants[path].word(found[path]) for path in found}
+    # An installer that wrote over us brings the originals back and leaves our new files behind.
+    replaced = [
+        path
+        for path, want in wants.items()
+        if want.stands and want.originals[-1] and want.ours not in want.originals
+    ]
+    reinstalled = bool(replaced) and all(words[path] == expect.PRISTINE for path in replaced)
     rows = []
-    for path, want in sorted(_wanted(state).items()):
-        found = tree.sha256(path)
-        word = _state_of(want, found)
-        if want.stands and not want.original and not found:
-            word = "missing"
+    for path, word in words.items():
+        want = wants[path]
+        if reinstalled and word == expect.OURS and want.ours and not want.originals[-1]:
+            word = expect.ORPHAN  # noqa: PLW2901
         if word:
-            expected = want.ours if want.stands else want.original
             rows.append(
                 {
                     "path": path,
                     "state": word,
-                    "expected": expected or "absent",
-                    "found": found or "absent",
+                    "expected": want.expected(found[path]) or "absent",
+                    "found": found[path] or "absent",
                 }
             )
-    # An installer that wrote over us brings the originals back and leaves our new files behind.
-    replaced = [row for row in rows if row["state"] in ("pristine", "ours", "modified")]
-    originals = {path for path, want in _wanted(state).items() if want.original and want.stands}
-    reinstalled = bool(originals) and all(
-        row["state"] == "pristine" for row in replaced if row["path"] in originals
-    )
-    if reinstalled:
-        for row in rows:
-            if row["state"] == "ours" and row["path"] not in originals:
-                row["state"] = "orphan"
     return rows, reinstalled
 
 
@@ -96,16 +56,14 @@ def status(request: Dict[str, Any]) -> Dict[str, Any]:
         with opened(tree, request, create=False) as state:
             answer["recovered"] = recover(tree, state)
             answer["journal"] = "clean"
-            answer["files"], answer["reinstalled"] = _files(tree, state)
+            told = expect.expected(state)
+            answer["files"], answer["reinstalled"] = _files(tree, told.files)
+            if told.standing is not None:
+                stands = told.standing
+                answer.update(id=stands.id, set=stands.set, set_version=stands.set_version)
             for name in state.ids():
                 txn = state.load(name)
-                if txn.journal.state == COMMITTED:
-                    answer.update(
-                        id=name,
-                        set=txn.journal.begin["set"],
-                        set_version=txn.journal.begin["set_version"],
-                    )
-                elif txn.journal.state == CONFLICT:
+                if txn.journal.state == CONFLICT:
                     answer["journal"] = "conflict"
                     answer["conflicts"] = txn.journal.last(CONFLICT)["conflicts"]
                 txn.close()
