@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["ssh", "local", "index"]
 
+_TYPES = {str: "a string", int: "an integer", bool: "true or false"}
 _PLAIN = re.compile(r"[A-Za-z0-9_-]")
 
 
@@ -60,8 +61,8 @@ class HostConfig:
                 )
             if type(value) is not kinds[key]:
                 raise UsageError(
-                    f"[hosts.{name}] {key} is {value!r}, expected {kinds[key].__name__}",
-                    next_step=f"give {key} as a {kinds[key].__name__}",
+                    f"[hosts.{name}] {key} is {value!r}, expected {_TYPES[kinds[key]]}",
+                    next_step=f"give {key} as {_TYPES[kinds[key]]}",
                 )
             values[key] = value
         return cls(**values)  # type: ignore[arg-type]

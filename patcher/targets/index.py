@@ -333,7 +333,7 @@ class IndexTarget:
             return cls(Version(version))
         except InvalidVersion as error:
             raise UsageError(
-                f"{version!r} is no version", next_step="write one like pypi:0.5.11"
+                f"{version!r} is no version of SGLang", next_step="write it like 0.5.11"
             ) from error
 
     @property

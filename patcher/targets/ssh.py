@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import select
 import shlex
@@ -27,6 +28,10 @@ from patcher.targets.sshconfig import (
     parse_address,
     resolve,
 )
+
+# What goes wrong is raised and told once; without a handler paramiko's threads would also write
+# their tracebacks to standard error. Whoever sets up logging still gets them.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 CONNECT_S = 15.0
 """Seconds for each of: TCP, banner, key exchange, authentication, opening a channel."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,11 +61,23 @@ class _Candidate:
     key: paramiko.PKey
 
 
-def _file_key(path: str, tried: list[str]) -> paramiko.PKey | None:
+_DEFAULT = re.compile(r"id_(rsa|dsa|(ecdsa|ed25519)(_sk)?|xmss)")
+
+
+def _are_defaults(files: Sequence[str]) -> bool:
+    """Tell whether these are the files that ssh(1) tries by itself: all of them, or none is."""
+    own = Path("~/.ssh").expanduser()
+    paths = [Path(file).expanduser() for file in files]
+    return len(paths) != 1 and all(p.parent == own and _DEFAULT.fullmatch(p.name) for p in paths)
+
+
+def _file_key(path: str, tried: list[str], missing: str) -> paramiko.PKey | None:
+    """Load a key; where it is not there, ``missing`` goes into ``tried`` (if it says anything)."""
     try:
         return paramiko.PKey.from_path(path)
     except FileNotFoundError:
-        return None  # the defaults of ssh(1) name files that nobody has
+        if missing:
+            tried.append(f"{path}: {missing}")
     except (TypeError, paramiko.PasswordRequiredException):
         tried.append(f"{path}: has a passphrase (use `ssh-add {path}`)")
     except (OSError, ValueError, paramiko.SSHException, UnknownKeyType) as error:
@@ -85,6 +98,11 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Give keys in the order of ssh(1): configured ones the agent holds, others of the agent."""
     files = (identity,) if identity else resolved.identity_files
+    missing = "no such file"
+    if not identity:
+        # Nobody has all the files that ssh(1) tries by itself: those are not missed.
+        own = _are_defaults(files)
+        missing = "" if own else "no such file (IdentityFile of the ssh configuration)"
     paths = [str(Path(file).expanduser()) for file in files]
     public = {_public_blob(path): path for path in paths}
     held = {key.asbytes() for key in agent}
@@ -98,11 +116,15 @@ def _candidates(
     for path in paths:
         if _public_blob(path) in held:
             continue
-        loaded = _file_key(path, tried)
+        loaded = _file_key(path, tried, missing)
         if loaded is not None:
             yield _Candidate(f"{path} {loaded.fingerprint}", loaded)
-        elif identity and not Path(path).exists():
-            tried.append(f"{path}: no such file")
+
+
+_NOTHING = (
+    "\n  (no key: the ssh-agent has none, no IdentityFile is configured, and ~/.ssh has none of "
+    "the files that ssh tries by itself)"
+)
 
 
 def sign_in(transport: paramiko.Transport, resolved: Resolved, identity: str) -> None:
@@ -129,7 +151,7 @@ def sign_in(transport: paramiko.Transport, resolved: Resolved, identity: str) ->
                     return
                 tried.append(f"{candidate.what}: accepted, but the server wants {more} as well")
                 break
-    shown = "".join(f"\n  {line}" for line in tried) or "\n  (there is no key to try)"
+    shown = "".join(f"\n  {line}" for line in tried) or _NOTHING
     offers = f" (the server offers {', '.join(methods)})" if methods else ""
     raise TargetError(
         f"{resolved.user}@{resolved.hostname} did not let us in{offers}; tried:{shown}",

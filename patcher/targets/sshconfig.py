@@ -192,7 +192,9 @@ def resolve(address: Address) -> Resolved:
         hostname=host.host,
         port=int(one("port", "22")),
         user=host.user,
-        identity_files=tuple(_expand(f, tokens, "IdentityFile") for f in told["identityfile"]),
+        identity_files=tuple(
+            _expand(f, tokens, "IdentityFile") for f in told["identityfile"] if f != "none"
+        ),
         identities_only=one("identitiesonly") == "yes",
         identity_agent=_agent_path(agent, tokens),
         known_hosts=tuple(

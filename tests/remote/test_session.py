@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from patcher.targets import HostConfig, parse_target, slug
 from patcher.targets.agent import frames
 from patcher.targets.agent.files import bad_path
 from patcher.targets.agent.journal import Journal, decode, encode
+from patcher.targets.index import IndexTarget
 from patcher.targets.local import LocalTarget, ProcessLink
 from patcher.targets.program import arguments, command, program
 from patcher.targets.session import AgentSession
@@ -448,6 +450,61 @@ def test_bad_specs_start_nothing(spec: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert caught.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("spec", "said", "step"),
+    [
+        ("0.5.11", "'0.5.11' is a version, not a host", "did you mean pypi:0.5.11?"),
+        ("0.5.12.post1", "is a version", "did you mean pypi:0.5.12.post1?"),
+        ("0.5.13rc1", "is a version", "did you mean pypi:0.5.13rc1?"),
+        ("v0.5.11", "is a version", "did you mean pypi:0.5.11?"),
+        ("0.5.11+cu128", "is a version", "did you mean pypi:0.5.11+cu128?"),
+        ("me@0.5.11:22", "is a version", "did you mean pypi:0.5.11?"),
+        ("127.1", "is a version", "pypi:127.1"),
+        ("1.2.3.4.5", "is a version", "pypi:1.2.3.4.5"),
+        ("256.1.1.1", "is a version", "pypi:256.1.1.1"),
+        ("017.0.0.1", "is a version", "pypi:17.0.0.1"),
+        ("0x7f.1", "no host name", "user@host"),
+        ("0x7f000001", "no host name", "user@host"),
+        ("node1@2", "node1@2 is a snapshot, not a target", "node1"),
+        ("me@node1:22@2", "is a snapshot, not a target", "me@node1:22"),
+        ("local@1", "is a snapshot, not a target", "local"),
+        ("pypi:0.5.11@3", "is a snapshot, not a target", "pypi:0.5.11"),
+        ("2", "'2' is a number, not a host", "NAME@2"),
+        ("2:22", "'2' is a number, not a host", "NAME@2"),
+        ("1..2", "no host name", "user@host"),
+    ],
+)
+def test_a_version_or_a_number_is_no_host(
+    spec: str, said: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it connected"))
+    with pytest.raises(UsageError) as caught:
+        parse_target(spec, {}).connect()
+    assert said in caught.value.message and step in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["10.0.0.1", "me@10.0.0.1:22", "gpu1", "2gpu", "gpu-1.example.org", "7b", "3com.com", "[::1]",
+     "1.gpu.example.org", "10.0.0.1.nip.io", "0.5.11.1"],
+)  # fmt: skip
+def test_addresses_and_names_stay_hosts(spec: str) -> None:
+    assert parse_target(spec, {}).kind == "ssh"
+
+
+def test_a_configured_host_may_have_any_name() -> None:
+    assert parse_target("0.5.11", {"0.5.11": HostConfig(host="gpu1")}).kind == "ssh"
+
+
+@pytest.mark.parametrize("spec", ["abc", "", "0.5.11 x"])
+def test_what_is_no_version_says_so_however_it_was_given(spec: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        IndexTarget.parse(spec)
+    assert caught.value.message == f"{spec!r} is no version of SGLang"
+    assert caught.value.next_step == "write it like 0.5.11"
+
+
 @pytest.mark.parametrize("python", ["py thon", "/x;id", "$(id)", "/a'b", "-c", "python3 -c x", ""])
 def test_bad_interpreters(python: str) -> None:
     with pytest.raises(UsageError):
@@ -460,6 +517,22 @@ def test_host_tables() -> None:
     for table in ({"hots": "h"}, {"port": "22"}, {"sudo": 1}, {"port": True}):
         with pytest.raises(UsageError, match=r"\[hosts.gpu\]"):
             HostConfig.from_table("gpu", table)
+
+
+@pytest.mark.parametrize(
+    ("table", "said", "step"),
+    [
+        ({"port": "22"}, "port is '22', expected an integer", "give port as an integer"),
+        ({"port": True}, "port is True, expected an integer", "give port as an integer"),
+        ({"user": 7}, "user is 7, expected a string", "give user as a string"),
+        ({"sudo": "yes"}, "sudo is 'yes', expected true or false", "give sudo as true or false"),
+    ],
+)
+def test_a_wrong_type_is_said_in_words(table: dict[str, object], said: str, step: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        HostConfig.from_table("gpu", table)
+    assert said in caught.value.message and step in caught.value.next_step
+    assert f"[hosts.gpu] {said}" == caught.value.message
 
 
 NAMES = st.text(st.sampled_from("ab.-@:/=%~^lock{}Ü \\"), min_size=1, max_size=12)

@@ -185,6 +185,69 @@ def test_a_wrong_key_lists_what_was_tried(sshd: Sshd, install: Install, tmp_path
         works("gpu", install, gpu=gone)
 
 
+def tried(sshd: Sshd, install: Install, extra: str) -> str:
+    """Return what is said when the key of the configuration is not to be had."""
+    config = sshd.home / "tried.conf"
+    config.write_text(
+        f"Host *\n UserKnownHostsFile {sshd.known_hosts}\n IdentityAgent none\n{extra}\n"
+        f"Include {sshd.home}/extra.conf\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DDPATCH_SSH_CONFIG", str(config))
+        with pytest.raises(TargetError, match="did not let us in") as caught:
+            works("box", install)
+    return caught.value.message
+
+
+def test_a_configured_key_that_is_not_there_is_named(
+    sshd: Sshd, install: Install, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    said = tried(sshd, install, f" IdentityFile {gone}\n IdentityFile {tmp_path}/too")
+    assert f"{gone}: no such file (IdentityFile of the ssh configuration)" in said
+    assert f"{tmp_path}/too: no such file" in said and "no key to try" not in said
+
+
+def test_the_default_keys_that_nobody_has_are_not_listed(
+    sshd: Sshd, install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    said = tried(sshd, install, "")
+    assert "no such file" not in said and "no IdentityFile is configured" in said
+    said = tried(sshd, install, " IdentityFile none")
+    assert "no such file" not in said and "no IdentityFile is configured" in said
+
+
+def test_a_server_that_speaks_no_ssh_is_one_message(install: Install) -> None:
+    code = (
+        "import sys\nfrom patcher.targets import parse_target\n"
+        "from patcher.model import TargetError\n"
+        "try: parse_target(sys.argv[1], {}).connect()\n"
+        "except TargetError as error: print(error.message)\n"
+    )
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+
+        def answer() -> None:
+            with server.accept()[0] as client:
+                client.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = subprocess.run(
+            [sys.executable, "-c", code, f"x@127.0.0.1:{port}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        thread.join(10)
+    assert "does not speak ssh with us" in done.stdout
+    assert done.stderr == ""
+
+
 def test_a_key_with_a_passphrase_points_to_ssh_add(
     sshd: Sshd, install: Install, tmp_path: Path
 ) -> None:
