@@ -26,6 +26,7 @@ def inventory_to(inventory: Inventory) -> dict[str, Any]:
             "ruled_out": coverage.ruled_out,
             "unreadable": dict(coverage.unreadable),
         },
+        "missing": list(inventory.missing),
         "queries": [
             {"id": name, "count": len(rows), "sites": [row_to(row) for row in rows]}
             for name, rows in inventory.rows.items()
@@ -47,6 +48,7 @@ def inventory_from(value: Mapping[str, Any]) -> Inventory:
         digest=value["digest"],
         coverage=Coverage(**value["coverage"]),
         rows={q["id"]: tuple(row_from(s) for s in q["sites"]) for q in value["queries"]},
+        missing=tuple(value.get("missing", ())),
     )
 
 

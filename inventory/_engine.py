@@ -24,11 +24,14 @@ import patcher.matching
 import patcher.pattern
 import patcher.source
 from inventory._cache import Cache
+from inventory._order import ordered, place
 from inventory._second import WORTH_IT, Second, available, halves
 from inventory.model import Coverage, FileAnswer, Inventory, Query, Row
-from patcher.model import Site
 from patcher.source import Source, Unreadable
 from patcher.tree import Tree
+
+_RUNTIME = "sglang/srt/"
+_FAMILY = "sglang/srt/speculative/"
 
 Progress = Callable[[int, int], None]
 """Told how many of how many files are done."""
@@ -69,6 +72,7 @@ def run(
             return replace(known, version=tree.facts.version)
     answers = _answers(tree, queries, identity, cache, progress)
     inventory = _resolve(_collect(tree, queries, answers), queries)
+    inventory = replace(inventory, missing=_missing(inventory, tree, queries))
     if cache is not None:
         cache.put_tree(identity, inventory)
     return inventory
@@ -203,7 +207,8 @@ def _collect(tree: Tree, queries: Sequence[Query], answers: Mapping[str, FileAns
         ruled_out=states.count("ruled-out"),
         unreadable={p: answers[p].reason for p in sorted(answers) if answers[p].reason},
     )
-    return Inventory(tree.facts.version, tree.digest, coverage, _sorted(rows))
+    in_place = {name: tuple(sorted(some, key=place)) for name, some in rows.items()}
+    return Inventory(tree.facts.version, tree.digest, coverage, in_place)
 
 
 def _resolve(raw: Inventory, queries: Sequence[Query]) -> Inventory:
@@ -211,16 +216,22 @@ def _resolve(raw: Inventory, queries: Sequence[Query]) -> Inventory:
     for query in queries:
         if query.resolve is not None:
             rows[query.id] = tuple(query.resolve(raw.rows[query.id], raw))
-    return replace(raw, rows=_sorted(rows))
+    return replace(raw, rows={query.id: ordered(query, rows[query.id]) for query in queries})
 
 
-def _sorted(rows: Mapping[str, Sequence[Row]]) -> dict[str, tuple[Row, ...]]:
-    return {name: tuple(sorted(found, key=_place)) for name, found in rows.items()}
-
-
-def _place(row: Row) -> tuple[str, int, int, str, str]:
-    site: Site = row.site
-    return site.path, site.line, site.column, site.scope, repr(sorted(row.fields.items()))
+def _missing(inventory: Inventory, tree: Tree, queries: Sequence[Query]) -> tuple[str, ...]:
+    """The expected anchors that are nowhere; a tree without the runtime expects none."""
+    paths = tree.python_files()
+    if not any(path.startswith(_RUNTIME) for path in paths):
+        return ()
+    if not any(path.startswith(_FAMILY) for path in paths):
+        return (_FAMILY,)
+    return tuple(
+        name
+        for query in queries
+        for name, fields in query.expects.items()
+        if not any(inventory.where(query.id, **fields))
+    )
 
 
 @contextlib.contextmanager

@@ -235,14 +235,14 @@ def resolve(server_args):
 """,
     },
     (
-        {"role": "alias", "name": "NEXTN", "value": "EAGLE", "line": 2},
         {"role": "enum", "name": "SpeculativeAlgorithm", "value": "Enum", "line": 3},
         {"role": "member", "name": "DFLASH", "line": 4, "on": ("carries_draft", "is_dflash")},
         {"role": "member", "name": "EAGLE", "line": 5, "on": ()},
+        {"role": "alias", "name": "NEXTN", "value": "EAGLE", "line": 2},
+        {"role": "worker", "name": "DFlashWorker", "value": "self.is_dflash()", "line": 15},
         {"role": "predicate", "name": "is_dflash", "on": ("DFLASH",), "line": 7},
         {"role": "predicate", "name": "carries_draft", "on": ("DFLASH",), "line": 10},
         {"role": "method", "name": "create_worker", "signature": "(self, server_args)"},
-        {"role": "worker", "name": "DFlashWorker", "value": "self.is_dflash()", "line": 15},
     ),
 )
 _REGISTERED = Case(
@@ -261,16 +261,16 @@ def register_algorithm(name: str, *, spec_class=CustomSpecAlgo): ...
 """,
     },
     (
-        {"role": "plugin-class", "name": "CustomSpecAlgo"},
-        {"role": "predicate", "name": "is_dflash", "owner": "CustomSpecAlgo", "value": "False"},
-        {"role": "registry", "name": "_REGISTRY", "line": 5},
         {"role": "alias", "name": "NEXTN", "owner": "_RESERVED_ALIASES", "line": 6},
-        {"role": "conformance", "name": "_assert_conforms"},
+        {"role": "predicate", "name": "is_dflash", "owner": "CustomSpecAlgo", "value": "False"},
+        {"role": "plugin-class", "name": "CustomSpecAlgo"},
+        {"role": "registry", "name": "_REGISTRY", "line": 5},
         {
             "role": "registry",
             "name": "register_algorithm",
             "signature": "(name: str, *, spec_class=CustomSpecAlgo)",
         },
+        {"role": "conformance", "name": "_assert_conforms"},
     ),
 )
 _UNRELATED = Case(
@@ -285,17 +285,38 @@ QUERY = Query(
     why="Where algorithms are enumerated decides where a new one must be named, and its predicates"
     " decide which branches it inherits.",
     columns={
+        "name": "the member, method, class or alias",
         "role": "enum, member, predicate, method, worker, alias, registry, conformance or"
         " plugin-class",
-        "name": "the member, method, class or alias",
-        "owner": "the class or constant that it belongs to",
-        "value": "what a member is, a predicate returns, an alias becomes; the guard of a worker",
         "on": "for a predicate the members it names, also through others; for a member the"
         " predicates that name it",
+        "value": "what a member is, a predicate returns, an alias becomes; the guard of a worker",
         "signature": "of a method or function",
+        "owner": "the class or constant that it belongs to",
     },
     prefilter=_WORDS,
     visit=visit,
     resolve=resolve,
     cases=(_CASE, _REGISTERED, _UNRELATED),
+    order=(
+        (
+            "role",
+            (
+                "enum",
+                "member",
+                "alias",
+                "worker",
+                "predicate",
+                "plugin-class",
+                "registry",
+                "conformance",
+                "method",
+            ),
+        ),
+    ),
+    expects={
+        ENUM: {"role": "enum"},
+        "is_none": {"role": "predicate", "name": "is_none", "owner": ENUM},
+        "is_eagle": {"role": "predicate", "name": "is_eagle", "owner": ENUM},
+    },
 )

@@ -119,13 +119,24 @@ def _validations(source: Source) -> Iterator[Row]:
         yield from _validation(source, node, message, demands=demands, when=when)
 
 
-def _validation(source: Source, node: ast.AST, message: str, **tests: str) -> Iterator[Row]:
-    found = {a or b for a, b in _MENTIONED.findall(" ".join([*tests.values(), message]))}
+def _validation(
+    source: Source,
+    node: ast.AST,
+    message: str,
+    *,
+    refuses: str = "",
+    demands: str = "",
+    when: str = "",
+) -> Iterator[Row]:
+    said = " ".join((refuses, demands, when, message))
+    found = {a or b for a, b in _MENTIONED.findall(said)}
     names = {n.replace("-", "_") for n in found}
     if not names and "speculative decoding" in message:
         names = {_ALGORITHM}
     for name in sorted(names - {"speculative_decoding"}):
-        yield _row(source, node, name, "validation", message, **tests)
+        yield _row(
+            source, node, name, "validation", message, refuses=refuses, demands=demands, when=when
+        )
 
 
 def _row(
@@ -205,17 +216,17 @@ class Worker:
             "line": 3,
             "scope": "ServerArgs",
         },
-        {"role": "read", "value": "self.speculative_algorithm", "line": 6},
+        {"role": "option", "value": "--speculative-algorithm, --algo", "line": 14},
+        {"role": "choices", "choices": ("DFLASH", "EAGLE"), "line": 15},
         {"role": "derivation", "value": '"EAGLE"', "line": 7, "holder": "self"},
-        {"role": "read", "line": 8},
         {
             "role": "validation",
             "argument": "speculative_algorithm",
             "line": 10,
             "refuses": 'self.speculative_algorithm == "DFLASH" and self.pp_size != 1',
         },
-        {"role": "option", "value": "--speculative-algorithm, --algo", "line": 14},
-        {"role": "choices", "choices": ("DFLASH", "EAGLE"), "line": 15},
+        {"role": "read", "value": "self.speculative_algorithm", "line": 6},
+        {"role": "read", "line": 8},
     ),
 )
 _NEW = Case(
@@ -238,11 +249,11 @@ def handle(server_args, cfg):
         {"role": "declaration", "argument": "speculative_eagle_topk", "value": "None"},
         {"role": "option", "value": "--speculative-eagle-topk, --topk"},
         {"role": "choices", "argument": "speculative_eagle_topk", "value": "WIDTHS"},
+        {"role": "derivation", "value": "1", "holder": "declare_resolution", "line": 7},
+        {"role": "declaration", "argument": "speculative_inner", "value": "1"},
         {"role": "declaration", "argument": "speculative_mode", "value": '"ar"'},
         {"role": "option", "value": "--spec-mode"},
         {"role": "choices", "argument": "speculative_mode", "choices": ("ar", "rs")},
-        {"role": "declaration", "argument": "speculative_inner", "value": "1"},
-        {"role": "derivation", "value": "1", "holder": "declare_resolution", "line": 7},
         {"role": "derivation", "value": '"rs"', "holder": "cfg"},
         {"role": "validation", "argument": "speculative_mode", "refuses": "broken", "line": 10},
     ),
@@ -309,15 +320,24 @@ QUERY = Query(
         "argument": "the field's name",
         "role": "declaration, option, choices, derivation, validation or read",
         "value": "the default, flags, choices, assigned value, error or expression",
-        "type": "annotation of a declaration",
         "choices": "literal choices; empty where a name stands for them",
         "refuses": "of a raise: the whole condition that must not hold, outermost test first",
         "demands": "of an assert: the condition that must hold",
         "when": "the conditions under which an assert or a derivation is reached",
+        "type": "annotation of a declaration",
         "holder": "what a derived value is assigned to",
     },
     prefilter=(b"speculative_", b"--speculative-"),
     visit=visit,
     resolve=resolve,
     cases=(_OLD, _NEW, _CHECKED),
+    order=(
+        ("argument", (_ALGORITHM,)),
+        ("argument", ()),
+        ("role", ("declaration", "option", "choices", "derivation", "validation", "read")),
+    ),
+    expects={
+        name: {"argument": name, "role": "declaration"}
+        for name in (_ALGORITHM, "speculative_eagle_topk", "speculative_num_draft_tokens")
+    },
 )

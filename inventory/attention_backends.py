@@ -221,15 +221,13 @@ class HybridAttnBackend(AttentionBackend):
     },
     (
         {"name": "TritonAttnBackend", "reads_mask": "yes", "line": 4},
+        {"name": "PlannedBackend", "reads_mask": "yes"},
         {
             "name": "FlashAttentionBackend",
             "reads_mask": "only if topk > 1",
             "evidence": ("14: mask = forward_batch.spec_info.custom_mask[0]",),
         },
         {"name": "EarlyBackend", "reads_mask": "only if topk > 1"},
-        {"name": "MlaBackend", "reads_mask": "no", "evidence": ()},
-        {"name": "PlannedBackend", "reads_mask": "yes"},
-        {"name": "MhaBackend", "reads_mask": "no", "from": "MhaBackend"},
         {
             "name": "OwnKernelBackend",
             "reads_mask": "only if topk > 1",
@@ -237,6 +235,8 @@ class HybridAttnBackend(AttentionBackend):
         },
         {"name": "BorrowingBackend", "reads_mask": "only if topk > 1"},
         {"name": "HybridAttnBackend", "reads_mask": "delegates"},
+        {"name": "MlaBackend", "reads_mask": "no", "evidence": ()},
+        {"name": "MhaBackend", "reads_mask": "no", "from": "MhaBackend"},
     ),
 )
 
@@ -263,10 +263,10 @@ QUERY = Query(
     why="A backend that does not read the mask verifies a tree as a chain, without an error.",
     columns={
         "name": "the class",
-        "bases": "its bases",
         "reads_mask": "yes, only if topk > 1, no, or delegates (to the backend it wraps)",
         "from": "the class whose code decides that",
         "evidence": "the lines that read it, each with its number",
+        "bases": "its bases",
     },
     prefilter=(
         b"AttnBackend",
@@ -279,4 +279,9 @@ QUERY = Query(
     resolve=resolve,
     cases=(_CASE, _OTHER_RUNTIME),
     paths=("base_attn_backend",),
+    order=(("reads_mask", (YES, NARROW, DELEGATES, NO)),),
+    expects={
+        name: {"name": name}
+        for name in ("TritonAttnBackend", "FlashInferAttnBackend", "FlashAttentionBackend")
+    },
 )

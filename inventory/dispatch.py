@@ -344,12 +344,12 @@ QUERY = Query(
         "kind": "predicate-call, predicate-value, comparison, membership, isinstance, choices,"
         " mapping, collection, construction, selection, truth, assignment, argument, reference or"
         " definition",
+        "test": "the whole condition",
+        "on": "the algorithms that the symbol names, also through other predicates",
         "family": "eagle, input-type, topk, registry, alias, none, any, several, or the one"
         " algorithm's name in lower case",
-        "on": "the algorithms that the symbol names, also through other predicates",
         "context": "if, while, ternary, assert, comprehension, match, else the statement",
         "subject": "what is asked or compared",
-        "test": "the whole condition",
     },
     prefilter=(
         b"spec_algo",
@@ -366,4 +366,9 @@ QUERY = Query(
     visit=visit,
     resolve=resolve,
     cases=_dispatch_cases.CASES,
+    order=(("kind", ("definition",)),),
+    expects={
+        "is_eagle()": {"symbol": "is_eagle", "kind": "predicate-call"},
+        "topk": {"family": "topk"},
+    },
 )

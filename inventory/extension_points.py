@@ -174,6 +174,7 @@ def add_cli_args(parser):
         "sglang/srt/other.py": "add_load_format_choices(['x'])\n",
     },
     (
+        {"name": "add_algorithm_choices", "callers": (), "carries": "yes", "line": 4},
         {
             "name": "add_load_format_choices",
             "extends": "LOAD_FORMATS",
@@ -182,7 +183,6 @@ def add_cli_args(parser):
             "carries": "no",
             "line": 1,
         },
-        {"name": "add_algorithm_choices", "callers": (), "carries": "yes", "line": 4},
     ),
 )
 _ALIASES = Case(
@@ -227,7 +227,7 @@ class SpeculativeAlgorithm(Enum):
         "sglang/other/plugins.py": "def load_plugins(): ...\nload_plugins()\n",
     },
     (
-        {"kind": "plugin-loader", "callers": ("sglang/other/plugins.py:2",)},
+        {"kind": "registry", "name": "SpeculativeAlgorithm.register", "carries": "yes"},
         {
             "kind": "entry-points",
             "extends": "sglang.srt.plugins",
@@ -235,7 +235,7 @@ class SpeculativeAlgorithm(Enum):
         },
         {"kind": "hooks", "carries": "indirectly", "callers": ("sglang/srt/plugins.py:8",)},
         {"kind": "plugin-loader", "callers": ("sglang/srt/engine.py:1",)},
-        {"kind": "registry", "name": "SpeculativeAlgorithm.register", "carries": "yes"},
+        {"kind": "plugin-loader", "callers": ("sglang/other/plugins.py:2",)},
     ),
 )
 
@@ -245,13 +245,13 @@ QUERY = Query(
     why="Most hooks for outside code extend a list that has nothing to do with speculative"
     " algorithms; only what carries one can replace an edit.",
     columns={
-        "kind": "choices, entry-points, plugin-loader, hooks, registry or platform",
         "name": "what outside code calls or provides",
         "carries": "whether it can carry a speculative algorithm: yes, no or indirectly",
+        "because": "the fact behind that",
         "extends": "the list, group or class that grows",
+        "kind": "choices, entry-points, plugin-loader, hooks, registry or platform",
         "options": "the command line options whose choices that list is",
         "callers": "places in this tree that use it",
-        "because": "the fact behind that",
     },
     prefilter=(
         b"_choices",
@@ -268,4 +268,6 @@ QUERY = Query(
     visit=visit,
     resolve=resolve,
     cases=(_FUNCTIONS, _ALIASES, _PLUGINS),
+    order=(("carries", ("yes", "indirectly", "no")),),
+    expects={"add_attention_backend_choices": {"name": "add_attention_backend_choices"}},
 )

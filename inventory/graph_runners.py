@@ -75,7 +75,7 @@ class SpeculativeAlgorithm:
 """,
     },
     (
-        {"role": "runner", "name": "CudaGraphRunner"},
+        {"role": "width-method", "value": "num_draft_tokens"},
         {"role": "width", "name": "self.num_tokens_per_bs", "value": "1", "when": ""},
         {
             "role": "width",
@@ -84,9 +84,9 @@ class SpeculativeAlgorithm:
             " and not self.model_runner.is_draft_worker",
             "line": 8,
         },
-        {"role": "step", "name": "can_run", "value": "(self, forward_batch)"},
         {"role": "verify-input", "name": "get_spec_info", "scope": "CudaGraphRunner"},
-        {"role": "width-method", "value": "num_draft_tokens"},
+        {"role": "runner", "name": "CudaGraphRunner"},
+        {"role": "step", "name": "can_run", "value": "(self, forward_batch)"},
     ),
 )
 
@@ -96,12 +96,17 @@ QUERY = Query(
     why="A captured graph has a fixed number of tokens per request and a fixed kind of mask; a"
     " wider tree must be known before capture.",
     columns={
-        "role": "runner, width, width-method, verify-input or step",
         "name": "the class, what holds the width, or the function",
+        "role": "runner, width, width-method, verify-input or step",
         "value": "bases, the value set, what a width method returns, or a signature",
         "when": "the conditions under which the width is set, outermost first",
     },
     prefilter=(b"GraphRunner", b"BaseRunner", b"num_tokens_per_", b"get_spec_info", b"dummy_run"),
     visit=visit,
     cases=(_CASE,),
+    order=(("role", ("width-method", "width", "verify-input", "runner", "step")),),
+    expects={
+        "EAGLEDraftCudaGraphRunner": {"role": "runner", "name": "EAGLEDraftCudaGraphRunner"},
+        "num_tokens_per_*": {"role": "width"},
+    },
 )

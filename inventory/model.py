@@ -43,6 +43,12 @@ class Query:
     depend on that file alone, so that its answer can be kept by content hash); ``resolve`` may
     then add or drop rows and fields by what all queries and files together say (who imports, who
     calls).
+
+    ``columns`` stand in the order in which they answer the question. ``order`` names columns, and
+    of each the values that come first (none: by the alphabet); rows that are equal in this go from
+    the speculative package outwards, and then by file and place. ``expects`` are the anchors that
+    every release has, each with the fields of a row that shows it: one that is nowhere means that
+    the release has moved on, and that rows are missing for a reason.
     """
 
     id: str
@@ -54,6 +60,8 @@ class Query:
     resolve: Callable[[Sequence[Row], Inventory], Iterable[Row]] | None = None
     cases: tuple[Case, ...] = ()
     paths: tuple[str, ...] = ()
+    order: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    expects: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +85,16 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The answers of all queries about one tree, with what was covered."""
+    """The answers of all queries about one tree, with what was covered.
+
+    ``missing`` are the anchors that its queries expect of every release and that are nowhere.
+    """
 
     version: str
     digest: str
     coverage: Coverage
     rows: Mapping[str, tuple[Row, ...]]
+    missing: tuple[str, ...] = ()
 
     def of(self, query: str) -> tuple[Row, ...]:
         """Rows of one query. Raises KeyError for a query that does not exist."""

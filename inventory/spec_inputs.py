@@ -106,14 +106,14 @@ class DraftInputParser:
     (
         {"role": "type", "name": "DFLASH_VERIFY", "owner": "SpecInputType", "line": 2},
         {"role": "class", "name": "SpecInput", "line": 4},
-        {"role": "method", "name": "is_verify_input", "signature": "(self) -> bool"},
         {"role": "class", "name": "EagleVerifyInputMixin"},
-        {"role": "method", "name": "prepare", "owner": "EagleVerifyInputMixin"},
         {
             "role": "class",
             "name": "EagleVerifyInput",
             "bases": ("SpecInput", "EagleVerifyInputMixin"),
         },
+        {"role": "method", "name": "is_verify_input", "signature": "(self) -> bool"},
+        {"role": "method", "name": "prepare", "owner": "EagleVerifyInputMixin"},
         {"role": "field", "name": "topk", "signature": "int", "owner": "EagleVerifyInput"},
         {"role": "field", "name": "positions", "signature": "torch.Tensor = None"},
     ),
@@ -125,14 +125,22 @@ QUERY = Query(
     why="A verify input is what attention backends read the tree from; a new one must have the"
     " fields and methods that they use.",
     columns={
-        "role": "type, class, field or method",
         "name": "its name",
-        "owner": "the class that it belongs to",
+        "role": "type, class, field or method",
         "signature": "of a method; annotation and default of a field",
+        "owner": "the class that it belongs to",
         "bases": "of a class",
     },
     prefilter=(b"VerifyInput", b"DraftInput", b"DraftExtendInput", b"SpecInput"),
     visit=visit,
     resolve=resolve,
     cases=(_CASE,),
+    order=(("role", ("type", "class")),),
+    expects={
+        TYPES: {"role": "type", "owner": TYPES},
+        **{
+            name: {"role": "class", "name": name}
+            for name in (ROOT, "EagleVerifyInput", "EagleDraftInput")
+        },
+    },
 )

@@ -96,11 +96,6 @@ from .eagle_utils import verify_tree_greedy_func
     },
     (
         {
-            "role": "import",
-            "name": "verify_tree_greedy_func",
-            "import_path": "sglang.srt.speculative.eagle_utils.verify_tree_greedy_func",
-        },
-        {
             "role": "definition",
             "name": "verify_tree_greedy_func",
             "signature": "(predicts: torch.Tensor, topk: int=-1)",
@@ -109,6 +104,11 @@ from .eagle_utils import verify_tree_greedy_func
                 "sglang.srt.speculative.eagle_utils",
             ),
             "line": 1,
+        },
+        {
+            "role": "import",
+            "name": "verify_tree_greedy_func",
+            "import_path": "sglang.srt.speculative.eagle_utils.verify_tree_greedy_func",
         },
         {
             "role": "import",
@@ -126,10 +126,10 @@ QUERY = Query(
     why="Whether a tree can be built and verified with what is there depends on the names, homes"
     " and signatures of these utilities.",
     columns={
-        "role": "definition, import or call",
         "name": "the utility",
-        "import_path": "dotted path of the definition, or of what is imported",
+        "role": "definition, import or call",
         "signature": "parameters of a definition, arguments of a call, members of an enum",
+        "import_path": "dotted path of the definition, or of what is imported",
         "importable_from": "modules of this tree that have the name at module level",
     },
     prefilter=(
@@ -146,4 +146,9 @@ QUERY = Query(
     visit=visit,
     resolve=resolve,
     cases=(_CASE,),
+    order=(("role", ("definition", "import", "call")),),
+    expects={
+        name: {"role": "definition", "name": name}
+        for name in ("build_tree_kernel_efficient", "verify_tree_greedy_func", "TreeMaskMode")
+    },
 )

@@ -59,15 +59,15 @@ class TpModelWorker:
 """,
     },
     (
-        {"role": "class", "name": "NpuSpecWorker", "bases": ("BaseSpecWorker",)},
-        {"role": "method", "name": "forward", "signature": "(self, batch, *, on_publish=None)"},
         {"role": "class", "name": "BaseSpecWorker", "line": 1},
+        {"role": "class", "name": "NpuSpecWorker", "bases": ("BaseSpecWorker",)},
         {
             "role": "method",
             "name": "clear_cache_pool",
             "owner": "BaseSpecWorker",
             "signature": "(self) -> None",
         },
+        {"role": "method", "name": "forward", "signature": "(self, batch, *, on_publish=None)"},
     ),
 )
 
@@ -77,15 +77,17 @@ QUERY = Query(
     why="A new algorithm needs a worker; what it may inherit depends on the methods, and their"
     " signatures, of the ones that exist.",
     columns={
-        "role": "class or method",
         "name": "its name",
-        "owner": "the class of a method",
-        "signature": "of a method",
+        "role": "class or method",
         "bases": "of a class",
+        "signature": "of a method",
+        "owner": "the class of a method",
     },
     prefilter=(b"speculative",),
     visit=visit,
     resolve=resolve,
     cases=(_CASE,),
     paths=(HOME,),
+    order=(("role", ("class",)),),
+    expects={"BaseSpecWorker": {"role": "class", "name": "BaseSpecWorker"}},
 )

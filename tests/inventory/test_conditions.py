@@ -17,7 +17,7 @@ NAMES = ("a", "b", "c", "x", "y")
 
 def _marked(code: str) -> tuple[Source, ast.stmt]:
     source = Source("x.py", code.encode())
-    marks = [n for n in source.nodes(ast.Raise)]
+    marks = list(source.nodes(ast.Raise))
     assert isinstance(marks[0], ast.stmt)
     return source, marks[0]
 
@@ -59,8 +59,10 @@ def told(code: str, *, earlier: bool = True) -> str:
         ('if x == "A": pass\nelse:\n  if y == "B": raise X', 'x != "A" and y == "B"'),
         ('match x:\n  case "A" | "B": raise X', "x in ('A', 'B')"),
         ('match x:\n  case "A" if a or b: raise X', "x == 'A' and (a or b)"),
-        ('match x:\n  case "A": pass\n  case None: pass\n  case _: raise X',
-         "x != 'A' and x is not None"),
+        (
+            'match x:\n  case "A": pass\n  case None: pass\n  case _: raise X',
+            "x != 'A' and x is not None",
+        ),
     ],
 )
 def test_said(code: str, said: str) -> None:
@@ -104,8 +106,8 @@ def test_true_exactly_where_the_statement_is_reached(
     for values in itertools.islice(itertools.product(_VALUES, repeat=len(NAMES)), 0, None, 7):
         names = dict(zip(NAMES, values, strict=True))
         try:
-            exec(program, dict(names))  # noqa: S102 - our own examples
+            exec(program, dict(names))
             reached = False
         except KeyError:
             reached = True
-        assert bool(eval(condition, dict(names))) == reached, (code, said, names)  # noqa: S307
+        assert bool(eval(condition, dict(names))) == reached, (code, said, names)

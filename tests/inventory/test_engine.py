@@ -109,6 +109,82 @@ def test_one_query_can_be_asked_alone() -> None:
         found.of("dispatch")
 
 
+# ---------------------------------------------------------- what every release must have
+
+_ANCHORS = {name for query in inventory.QUERIES for name in query.expects}
+
+
+def test_an_anchor_that_is_nowhere_is_said() -> None:
+    found = inventory.run(tree())
+    assert set(found.missing) == _ANCHORS - {"SpeculativeAlgorithm", "spec_info"}
+    assert len(set(found.missing)) == len(found.missing)
+
+
+def test_a_renamed_anchor_is_said() -> None:
+    renamed = FILES[SPEC].replace(b"SpeculativeAlgorithm", b"DraftingAlgorithm")
+    found = inventory.run(tree({**FILES, SPEC: renamed}))
+    assert found.of("algorithms") == () and found.of("dispatch") == ()
+    assert set(found.missing) >= {"SpeculativeAlgorithm", "is_eagle()"}
+
+
+def test_an_anchor_of_a_query_that_was_not_asked_is_not_missed() -> None:
+    only = [q for q in inventory.QUERIES if q.id == "workers"]
+    assert inventory.run(tree(), queries=only).missing == ("BaseSpecWorker",)
+
+
+def test_a_runtime_without_the_family_misses_the_family() -> None:
+    assert inventory.run(tree({"sglang/srt/x.py": b""})).missing == ("sglang/srt/speculative/",)
+    assert inventory.run(tree({"sglang/x.py": b""})).missing == ()
+
+
+def test_what_is_missing_is_kept(tmp_path: Path) -> None:
+    fresh = inventory.run(tree(), Cache(tmp_path))
+    assert inventory.run(tree(), Cache(tmp_path)).missing == fresh.missing != ()
+    value = inventory.inventory_to(fresh)
+    assert value["missing"] == list(fresh.missing)
+
+
+# ---------------------------------------------------------------------------- order
+
+
+def _query(order: tuple[tuple[str, tuple[str, ...]], ...]) -> Query:
+    def visit(source: Source) -> list[Row]:
+        words = source.data.decode().split("=")[1].split()
+        return [
+            Row(source.site_at(0, 1), {"n": len(words), "word": word.strip('"')}) for word in words
+        ]
+
+    return Query("q", "t", "w.", {"word": "a", "n": "b"}, (b"x",), visit, order=order)
+
+
+def _words(order: tuple[tuple[str, tuple[str, ...]], ...], **files: str) -> list[str]:
+    data = {
+        f"sglang/{path.replace('__', '/')}.py": f"x='{text}'\n".replace("'", '"').encode()
+        for path, text in files.items()
+    }
+    rows = inventory.run(tree(data), queries=[_query(order)]).of("q")
+    assert all(list(row.fields) == ["word", "n"] for row in rows)
+    return [str(row.fields["word"]) for row in rows]
+
+
+def test_rows_go_by_the_values_that_a_query_names_first() -> None:
+    assert _words((("word", ("use",)),), a="one use", b="use two") == ["use", "use", "one", "two"]
+    assert _words((("word", ("b",)), ("word", ())), a="c b a", b="b") == ["b", "b", "a", "c"]
+
+
+def test_rows_go_from_the_speculative_package_outwards() -> None:
+    found = _words(
+        (),
+        srt__hardware_backend__npu__x="npu",
+        srt__layers__xpu_backend="xpu",
+        srt__layers__x="runtime",
+        srt__speculative__x="own",
+        bench="aside",
+        test__x="test",
+    )
+    assert found == ["own", "runtime", "aside", "test", "npu", "xpu"]
+
+
 # ------------------------------------------------------------------------ discovery
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,6 +26,8 @@ DATA = Path(__file__).parent / "data"
 SPEC_INFO = "sglang/srt/speculative/spec_info.py"
 SITES: dict[str, list[list[str]]] = json.loads((DATA / "dflash_sites.json").read_text())
 COUNTS: dict[str, dict[str, int]] = json.loads((DATA / "counts.json").read_text())
+
+RELEASES = ["0.5.6", "0.5.10", "0.5.11", "0.5.12", "0.5.13", "0.5.14", "0.5.19", "0.5.23"]
 
 _INVENTORIES: dict[str, Inventory] = {}
 
@@ -207,6 +212,79 @@ def test_importers_of_the_seed(asked: Asked) -> None:
         "sglang/srt/speculative/dflash_worker.py",
     )
     assert "sglang.srt.models.dflash" in rows
+
+
+def test_classes_of_dflash_in_the_seed(asked: Asked) -> None:
+    found = asked("0.5.11")
+    classes = {
+        row.site.path.removeprefix("sglang/srt/"): row.fields["classes"]
+        for row in found.where("modules", role="module")
+        if "dflash" in row.site.path
+    }
+    assert classes == {
+        "speculative/dflash_info.py": ("DFlashDraftInput", "DFlashVerifyInput"),
+        "speculative/dflash_utils.py": ("DFlashDraftConfig",),
+        "speculative/dflash_worker.py": ("DFlashWorker",),
+        "models/dflash.py": (
+            "DFlashAttention",
+            "DFlashMLP",
+            "DFlashDecoderLayer",
+            "DFlashDraftModel",
+        ),
+    }
+
+
+def test_every_dispatch_site_is_counted_with_its_file(asked: Asked) -> None:
+    found = asked("0.5.11")
+    sites = {row.site.path: row.fields["sites"] for row in found.of("modules")}
+    told = Counter(row.site.path for row in found.of("dispatch"))
+    assert {path: number for path, number in sites.items() if number} == told
+    assert sites["sglang/srt/server_args.py"] == told["sglang/srt/server_args.py"] > 10
+
+
+def test_validations_of_the_seed_say_the_whole_condition(asked: Asked) -> None:
+    refused = {
+        (row.site.line, row.fields["argument"]): row.fields["refuses"]
+        for row in asked("0.5.11").where("arguments", path="sglang/srt/server_args.py")
+    }
+    assert refused[3535, "speculative_eagle_topk"] == (
+        'self.speculative_algorithm in ("EAGLE", "EAGLE3", "STANDALONE")'
+        ' and (self.attention_backend == "trtllm_mha"'
+        ' or self.decode_attention_backend == "trtllm_mha"'
+        ' or self.prefill_attention_backend == "trtllm_mha")'
+        " and self.speculative_eagle_topk > 1"
+    )
+    assert refused[2453, "speculative_algorithm"] == (
+        "not self.enable_mamba_extra_buffer() and not self.disable_radix_cache"
+        " and self.speculative_algorithm is not None and not is_hip()"
+    )
+
+
+@pytest.mark.parametrize("version", ["0.5.11", "0.5.23"])
+def test_every_condition_parses(version: str, asked: Asked) -> None:
+    found = asked(version)
+    for query, columns in {
+        "arguments": ("refuses", "demands", "when"),
+        "graph_runners": ("when",),
+    }.items():
+        for row in found.of(query):
+            for column in columns:
+                ast.parse(str(row.fields[column]) or "1", mode="eval")
+
+
+def test_the_argument_that_names_the_algorithm_comes_first_and_its_reads_last(
+    asked: Asked,
+) -> None:
+    rows = asked("0.5.11").of("arguments")
+    first = [row for row in rows if row.fields["argument"] == "speculative_algorithm"]
+    assert rows[: len(first)] == tuple(first)
+    roles = [role for role, _ in itertools.groupby(row.fields["role"] for row in first)]
+    assert roles == ["declaration", "option", "choices", "derivation", "validation", "read"]
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_no_release_misses_an_anchor(version: str, asked: Asked) -> None:
+    assert asked(version).missing == ()
 
 
 def test_workers_of_the_seed(asked: Asked) -> None:
