@@ -44,8 +44,10 @@ def place(row: Row) -> tuple[str, int, int, str, str]:
 
 
 def _rank(value: Value, first: dict[str, int]) -> tuple[int, str]:
-    """Named values come first, as they are named; without any, all go by the alphabet."""
-    return (first.get(str(value), len(first)), "") if first else (0, str(value))
+    """Named values come first, as they are named; else the greatest number, or the alphabet."""
+    if first:
+        return first.get(str(value), len(first)), ""
+    return (-value, "") if isinstance(value, int) else (0, str(value))
 
 
 def _arranged(query: Query, row: Row) -> dict[str, Value]:

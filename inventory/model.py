@@ -45,10 +45,10 @@ class Query:
     calls).
 
     ``columns`` stand in the order in which they answer the question. ``order`` names columns, and
-    of each the values that come first (none: by the alphabet); rows that are equal in this go from
-    the speculative package outwards, and then by file and place. ``expects`` are the anchors that
-    every release has, each with the fields of a row that shows it: one that is nowhere means that
-    the release has moved on, and that rows are missing for a reason.
+    of each the values that come first (none: by the alphabet, or the greatest number first); rows
+    that are equal in this go from the speculative package outwards, and then by file and place.
+    ``expects`` are the anchors that every release has, each with the fields of a row that shows
+    it: one that is nowhere means that the code has moved on, and that rows may be lost.
     """
 
     id: str

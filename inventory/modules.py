@@ -153,7 +153,7 @@ QUERY = Query(
     resolve=resolve,
     cases=(_CASE, _SITES),
     paths=(*HOMES, *_NAMED_AFTER),
-    order=(("role", ("module", "guest")),),
+    order=(("role", ("module", "guest")), ("sites", ())),
     expects={
         name: {"module": f"sglang.srt.speculative.{name}"}
         for name in ("spec_info", "eagle_info", "eagle_utils")

@@ -172,6 +172,10 @@ def test_rows_go_by_the_values_that_a_query_names_first() -> None:
     assert _words((("word", ("b",)), ("word", ())), a="c b a", b="b") == ["b", "b", "a", "c"]
 
 
+def test_the_greatest_number_comes_first() -> None:
+    assert _words((("n", ()),), a="one", b="two two") == ["two", "two", "one"]
+
+
 def test_rows_go_from_the_speculative_package_outwards() -> None:
     found = _words(
         (),
