@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["ssh", "local", "index"]
 
-_TYPES = {str: "a string", int: "an integer", bool: "true or false"}
+_TYPES = {str: "string", int: "integer", bool: "true or false"}
+_ARTICLES = {str: "a ", int: "an ", bool: ""}
 _PLAIN = re.compile(r"[A-Za-z0-9_-]")
 
 
@@ -62,7 +63,7 @@ class HostConfig:
             if type(value) is not kinds[key]:
                 raise UsageError(
                     f"[hosts.{name}] {key} is {value!r}, expected {_TYPES[kinds[key]]}",
-                    next_step=f"give {key} as {_TYPES[kinds[key]]}",
+                    next_step=f"give {key} as {_ARTICLES[kinds[key]]}{_TYPES[kinds[key]]}",
                 )
             values[key] = value
         return cls(**values)  # type: ignore[arg-type]

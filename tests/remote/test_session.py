@@ -522,9 +522,9 @@ def test_host_tables() -> None:
 @pytest.mark.parametrize(
     ("table", "said", "step"),
     [
-        ({"port": "22"}, "port is '22', expected an integer", "give port as an integer"),
-        ({"port": True}, "port is True, expected an integer", "give port as an integer"),
-        ({"user": 7}, "user is 7, expected a string", "give user as a string"),
+        ({"port": "22"}, "port is '22', expected integer", "give port as an integer"),
+        ({"port": True}, "port is True, expected integer", "give port as an integer"),
+        ({"user": 7}, "user is 7, expected string", "give user as a string"),
         ({"sudo": "yes"}, "sudo is 'yes', expected true or false", "give sudo as true or false"),
     ],
 )
