@@ -1,8 +1,8 @@
 """Runs one kind of request with a fault at every point, and prints what went wrong as JSON.
 
 It is a program of its own so that it can fork freely: ``python -m tests.remote.faultdriver
-push|rollback kill|error|double DIRECTORY [SEED]`` (with a seed, ``error`` tries each error
-at each point).
+push|rollback kill|stacked|error|double DIRECTORY [SEED]`` (with a seed, ``error`` tries each
+error at each point; ``stacked`` kills while another push stands below).
 """
 
 from __future__ import annotations
@@ -16,11 +16,31 @@ from pathlib import Path
 from typing import Any
 
 from patcher.push.client import who
+from patcher.push.plan import Change, build_plan
 from patcher.targets.agent import faults, procs
 from patcher.targets.agent.frames import AgentError
 from patcher.targets.agent.push import push, rollback
 from patcher.targets.agent.query import status
-from tests.remote.conftest import ARGS, DISTINFO, NEW, TOUCHED, Install
+from tests.remote.conftest import (
+    ARGS,
+    BUILDER,
+    DISTINFO,
+    NEW,
+    OBSOLETE,
+    OLD,
+    RECORD,
+    SPEC,
+    TOUCHED,
+    Install,
+)
+
+BELOW: dict[str, bytes | None] = {
+    SPEC: OLD[SPEC] + b"FIRST = 1\r\n",
+    BUILDER: b"FIRST = 1\n",
+    OBSOLETE: b"LEFT = 2\n",
+    "sglang/srt/first.py": b"FIRST = 1\n",
+}
+"""What the push below changes: a file to replace, one to keep, and one to delete, again."""
 
 ERRORS = ("ENOSPC", "EIO", "EACCES")
 
@@ -28,14 +48,27 @@ ERRORS = ("ENOSPC", "EIO", "EACCES")
 class Case:
     """A fresh install for each case, with compiled files that must not survive."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stacked: bool = False) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         self.install = Install(folder / "site").write()
         self.cache = folder / "cache.py"
         os.link(folder / "site" / ARGS, self.cache)
+        self.first = self.install.image() if stacked else {}
+        self.violations: list[str] = []
+        if stacked:
+            self.plan = build_plan(
+                [Change(path, self.install.read(path), new) for path, new in BELOW.items()],
+                set_name="below",
+                set_version="1",
+                distinfo=DISTINFO,
+                record=self.install.files[RECORD],
+            )
+            self.push()
+            self.install.files = {
+                path: (self.install.root / path).read_bytes() for path in self.install.image()
+            }
         self.old = self.install.image()
         self.plan = self.install.plan()
-        self.violations: list[str] = []
         self.compile()
 
     def compile(self) -> None:
@@ -116,6 +149,15 @@ class Case:
             staged = [str(p) for p in state.glob("*/new/*")]
             self.expect(not staged, f"{when}: staged {staged}")
 
+    def check_status(self, when: str) -> None:
+        """A tree that nobody has edited is as the pushes that stand want it."""
+        wrong = [
+            row
+            for row in self.status()["files"]
+            if row["expected"] != row["found"] or row["state"] not in ("ours", "pristine")
+        ]
+        self.expect(not wrong, f"{when}: status {wrong}")
+
     def check_bytecode(self, when: str) -> None:
         left = [
             str(found.relative_to(self.install.root))
@@ -150,8 +192,8 @@ def count(case: Case, action: str) -> list[str]:
     return active.names
 
 
-def prepared(folder: Path, action: str) -> Case:
-    case = Case(folder)
+def prepared(folder: Path, action: str, stacked: bool = False) -> Case:
+    case = Case(folder, stacked)
     if action == "rollback":
         case.push()
         case.compile()
@@ -165,6 +207,7 @@ def settle_and_check(case: Case, label: str) -> None:
     case.check_settled(f"{label} recovered {recovered}")
     if recovered and recovered[0]["action"] != "discarded":
         case.check_bytecode(f"{label} recovered {recovered} from {before}")
+    case.check_status(f"{label} recovered {recovered}")
     image = case.install.image()
     case.expect(not case.status()["recovered"], f"{label}: the second recovery did something")
     case.expect(case.install.image() == image, f"{label}: the second recovery changed the tree")
@@ -179,14 +222,19 @@ def settle_and_check(case: Case, label: str) -> None:
     case.expect(case.where == "old", f"{label}: undo ends {case.where}")
     case.check_settled(f"{label} undone")
     case.check_bytecode(f"{label} undone")
+    case.check_status(f"{label} undone")
+    if case.first:
+        case.rollback()
+        case.expect(case.install.image() == case.first, f"{label}: not back at the beginning")
+        case.check_status(f"{label} all undone")
 
 
-def kills(folder: Path, action: str) -> dict[str, Any]:
-    names = count(prepared(folder, action), action)
+def kills(folder: Path, action: str, stacked: bool = False) -> dict[str, Any]:
+    names = count(prepared(folder, action, stacked), action)
     bad: list[str] = []
     seen: dict[str, int] = {}
     for number, name in enumerate(names, 1):
-        case = prepared(folder, action)
+        case = prepared(folder, action, stacked)
         if os.WIFSIGNALED(in_child(case, action, {"kill_at": number})):
             seen[case.where] = seen.get(case.where, 0) + 1
         else:
@@ -237,8 +285,8 @@ def main() -> None:
     where = Path(folder)
     os.umask(0)
     procs.running = lambda root: ([], 0)  # a tenth of a second each, thousands of times
-    if kind == "kill":
-        result = kills(where, action)
+    if kind in ("kill", "stacked"):
+        result = kills(where, action, stacked=kind == "stacked")
     elif kind == "error":
         result = errors(where, action, every=bool(int(seed)))
     else:

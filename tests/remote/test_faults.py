@@ -28,8 +28,9 @@ def drive(action: str, kind: str, folder: Path, seed: int = 0) -> dict[str, Any]
 
 
 @pytest.mark.parametrize(("action", "least"), [("push", 65), ("rollback", 35)])
-def test_kill_at_every_point_once(action: str, least: int, memory: Path) -> None:
-    result = drive(action, "kill", memory / "case")
+@pytest.mark.parametrize("kind", ["kill", "stacked"])
+def test_kill_at_every_point_once(action: str, least: int, kind: str, memory: Path) -> None:
+    result = drive(action, kind, memory / "case")
     assert result["points"] >= least
     # The kill does cut things in half: otherwise this test would prove nothing.
     assert result["after"]["mixed"] >= 5
