@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from patcher.model import FileState, Refusal, UsageError
@@ -336,10 +336,18 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     os.umask(umask)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     start=st.dictionaries(paths, st.sampled_from(CONTENTS[:3])),
-    steps=st.lists(actions, max_size=9),
+    steps=st.lists(actions, max_size=12),
+)
+@example(  # the rollback of the push below comes last, and keeps
+    start={},
+    steps=[
+        ("push", {PATHS[0]: b"1"}),
+        ("edit", (PATHS[0], b"2")),
+        ("push", {PATHS[0]: b"1"}),
+    ],
 )
 def test_status_is_what_a_plain_model_says(
     in_process: None, start: dict[str, bytes], steps: list[tuple[str, Any]]

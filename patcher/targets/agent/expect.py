@@ -32,7 +32,7 @@ class Want:
         self.ours = ""
         """What the newest such push wants."""
         self.kept = False
-        """Whether the newest push of this file is rolled back, but was asked to keep it."""
+        """Whether the newest thing done to this file was a rollback that was to keep it."""
 
     def expected(self, found: str) -> str:
         """Return the content that the file should have, given the one that it has."""
@@ -102,6 +102,7 @@ def expected(state: State) -> Expected:
     files: Dict[str, Want] = {}
     below: Dict[str, str] = {"": ""}
     touched: Dict[str, Set[str]] = {"": set()}
+    undone_after: Dict[str, Set[str]] = {"": set()}
     ends: List[Tuple[str, str]] = []
     standing: Optional[Push] = None
     undone: Optional[Push] = None
@@ -115,7 +116,10 @@ def expected(state: State) -> Expected:
         ends.append((name, "" if stands else back.get("time", "")))
         # A push comes off only when none is above it, so what stood below it is all touched here.
         under = touched[below[name]]
-        touched[name] = under | {op.path for op in journal.ops}
+        paths = {op.path for op in journal.ops}
+        touched[name] = under | paths
+        later = undone_after[below[name]]
+        undone_after[name] = later if stands else later | paths
         keep = back.get("kept", back.get("keep", []))
         for op in journal.ops:
             want = files.setdefault(op.path, Want())
@@ -124,7 +128,8 @@ def expected(state: State) -> Expected:
             want.written.add(op.new)
             if stands:
                 want.stands, want.ours = True, op.new
-            want.kept = not stands and op.path in keep
+            if op.path not in later:  # else the rollback of a push below came after this one's
+                want.kept = not stands and op.path in keep
         label = (name, journal.begin["set"], journal.begin["set_version"])
         if stands:
             standing = Push(*label, time=journal.last(COMMITTED)["time"])
