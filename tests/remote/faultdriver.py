@@ -64,6 +64,8 @@ class Case:
                 record=self.install.files[RECORD],
             )
             self.push()
+            for path in self.install.image():  # the number of points must not depend on the clock
+                os.utime(self.install.root / path, (1_700_000_000, 1_700_000_000))
             self.install.files = {
                 path: (self.install.root / path).read_bytes() for path in self.install.image()
             }
