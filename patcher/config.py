@@ -52,15 +52,25 @@ def load_config(explicit: Path | None) -> Config:
             f"{path}: unknown key(s) {', '.join(sorted(unknown))}",
             next_step=f"known keys: {', '.join(sorted(_TOP))}",
         )
+    for key, kind in (("store", str), ("set", str)):
+        if key in document and not isinstance(document[key], kind):
+            raise UsageError(f"{path}: {key} must be a string", next_step=f'write {key} = "…"')
     store, hosts = document.get("store"), document.get("hosts", {})
     if not isinstance(hosts, dict):
         raise UsageError(f"{path}: hosts must be a table", next_step="write [hosts.NAME]")
     return Config(
-        store=(path.parent / Path(str(store)).expanduser()) if store is not None else None,
+        store=_below(path, store) if store is not None else None,
         patch_set=str(document.get("set", Config.patch_set)),
         hosts={name: _host(path, name, row) for name, row in hosts.items()},
         file=path,
     )
+
+
+def _below(path: Path, folder: str) -> Path:
+    try:
+        return path.parent / Path(folder).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{path}: store: {error}", next_step="write the folder out") from error
 
 
 def store_folder(option: Path | None, config: Config) -> Path:
@@ -75,6 +85,8 @@ def store_folder(option: Path | None, config: Config) -> Path:
 
 
 def _host(path: Path, name: str, row: Any) -> HostConfig:
+    if not isinstance(row, dict):
+        raise UsageError(f"{path}: hosts.{name} must be a table", next_step=f"[hosts.{name}]")
     return HostConfig.from_table(name, row)
 
 

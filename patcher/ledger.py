@@ -19,7 +19,7 @@ from patcher.patchset import PatchSet
 from patcher.probe import Subject
 
 _FILE = "ledger.toml"
-_KEYS = {"path", "scope", "symbols", "status", "patches", "why"}
+_KEYS = {"path", "scope", "symbols", "sites", "status", "patches", "why"}
 
 Key = tuple[str, str, str]
 """Path, qualified name, symbol."""
@@ -35,10 +35,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One decision: ``patches`` for what is patched, else ``why`` with the reason."""
+    """One decision: ``patches`` for what is patched, else ``why`` with the reason.
+
+    ``sites`` are the numbers of places that were decided about together, in the releases that were
+    looked at: one more place of the same symbol in the same scope is a new one.
+    """
 
     key: Key
     status: Status
+    sites: tuple[int, ...]
     patches: tuple[str, ...] = ()
     why: str = ""
 
@@ -49,14 +54,17 @@ class Ledger:
 
     entries: Mapping[Key, Entry] = field(default_factory=dict)
 
-    def unknown(self, rows: list[Row]) -> Iterator[Row]:
-        """The rows that nobody has decided about, one per place."""
-        seen: set[Key] = set()
+    def gaps(self, rows: list[Row]) -> Iterator[Finding]:
+        """Findings for the places that nobody has decided about, one per ledger key."""
+        places: dict[Key, list[Row]] = {}
         for row in rows:
-            key = key_of(row)
-            if key not in self.entries and key not in seen:
-                seen.add(key)
-                yield row
+            places.setdefault(key_of(row), []).append(row)
+        for key, found in places.items():
+            entry = self.entries.get(key)
+            if entry is None:
+                yield _undecided(found[0])
+            elif len(found) not in entry.sites:
+                yield _recounted(entry, found)
 
 
 def key_of(row: Row) -> Key:
@@ -112,6 +120,7 @@ def _entries(row: Mapping[str, object], patches: set[str], set_name: str) -> Ite
     try:
         status = Status(str(row["status"]))
         path, scope, symbols = str(row["path"]), str(row["scope"]), row["symbols"]
+        sites = tuple(int(n) for n in _strings(row["sites"]))
     except (KeyError, ValueError) as error:
         raise _bad(set_name, row, f"is not complete: {error}") from error
     named, why = tuple(_strings(row.get("patches", []))), str(row.get("why", ""))
@@ -122,7 +131,7 @@ def _entries(row: Mapping[str, object], patches: set[str], set_name: str) -> Ite
     if status is not Status.PATCHED and not why:
         raise _bad(set_name, row, "gives no reason")
     for symbol in _strings(symbols):
-        yield Entry((path, scope, symbol), status, named, why)
+        yield Entry((path, scope, symbol), status, sites, named, why)
 
 
 def _strings(value: object) -> list[str]:
@@ -137,8 +146,21 @@ def _bad(set_name: str, row: Mapping[str, object], what: str) -> UsageError:
     )
 
 
-def undecided(row: Row) -> Finding:
-    """The finding for a place that the ledger does not know."""
+def _recounted(entry: Entry, rows: list[Row]) -> Finding:
+    path, scope, symbol = entry.key
+    lines = ", ".join(str(row.site.line) for row in rows)
+    return Finding(
+        code="dispatch.recounted",
+        message=f"{path} ({scope}) decides on {symbol} {len(rows)} time(s): lines {lines}",
+        level="dispatch",
+        site=rows[-1].site,
+        expected=f"{' or '.join(map(str, entry.sites))} place(s), as the ledger has it",
+        found=str(rows[-1].fields.get("test", symbol)),
+        next_step=f"see whether the decision holds for all of them, and add the number to {_FILE}",
+    )
+
+
+def _undecided(row: Row) -> Finding:
     path, scope, symbol = key_of(row)
     return Finding(
         code="dispatch.undecided",

@@ -8,11 +8,11 @@ to the originals, whose hashes the module names.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from patcher.model import UsageError
+from patcher.model import Finding, Refusal, Site, UsageError
 from patcher.tree import Tree
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the module's layout; a newer one is refused."""
+
+NAME = "_ddpatch_manifest.py"
+"""File name of the module, whatever set it belongs to and wherever it lies."""
 
 Find = Callable[[str], bytes | None]
 """Gives content by its sha256, or None."""
@@ -96,23 +99,67 @@ def read_manifest(tree: Tree, path: str) -> TreeManifest | None:
             tuple(values["PATCHES"]),
             {str(p): (str(b), str(a)) for p, (b, a) in values["FILES"].items()},
         )
-    except (SyntaxError, ValueError, KeyError, TypeError) as error:
+    except (
+        SyntaxError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise UsageError(
             f"{path} is there, but it is no ddpatch manifest: {error}",
             next_step="take a snapshot of a clean install, or roll the last push back",
         ) from error
 
 
+def _edited(tree: Tree, manifest: TreeManifest) -> Iterator[Finding]:
+    """Files that the manifest lists, and that are neither as it left them nor as it found them."""
+    for path, (before, after) in manifest.files.items():
+        found = tree.files[path].sha256 if path in tree else ""
+        if found not in (before, after):
+            yield Finding(
+                code="manifest.edited",
+                message=f"{path} is not what {manifest.set_label} made of it",
+                site=Site(path, 1),
+                expected=after,
+                found=found or "no file",
+                next_step="keep the change elsewhere and restore the file",
+            )
+
+
+def manifests(tree: Tree) -> Iterator[tuple[str, TreeManifest]]:
+    """Path and content of every ddpatch manifest in a tree."""
+    for path in sorted(tree.files):
+        if path.rpartition("/")[2] == NAME:
+            told = read_manifest(tree, path)
+            if told is not None:
+                yield path, told
+
+
 def pristine(tree: Tree, manifest: TreeManifest, path: str, find: Find) -> Tree:
     """The tree as it was before ddpatch: originals put back, added files taken away.
 
-    ``find`` gives content by sha256. Raises UsageError naming the first original that is not to
-    be had.
+    ``find`` gives content by sha256. Raises Refusal for a file that is neither ours nor the
+    original (somebody's work, which going back would lose), and UsageError naming the first
+    original that is not to be had.
     """
+    edited = tuple(_edited(tree, manifest))
+    if edited:
+        raise Refusal(
+            f"{len(edited)} file(s) were changed after {manifest.set_label} was put in: "
+            f"{', '.join(str(f.site.path) for f in edited if f.site)}",
+            next_step="take these changes out (keep them elsewhere), and take a snapshot again",
+            findings=edited,
+        )
     changes: dict[str, bytes | None] = {path: None}
     for changed, (before, _) in manifest.files.items():
         if not before:
-            changes[changed] = None
+            if changed in tree:
+                changes[changed] = None
+            continue
+        if changed in tree and tree.files[changed].sha256 == before:
             continue
         original = find(before)
         if original is None:

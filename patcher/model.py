@@ -262,7 +262,11 @@ def to_json(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All files of a snapshot, with the facts of the install they came from."""
+    """All files of a snapshot, with the facts of the install they came from.
+
+    ``skipped`` are entries that were left out (symbolic links, say), with the reason.
+    """
 
     facts: InstallFacts
     files: Mapping[str, FileEntry] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)

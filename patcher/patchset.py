@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from patcher.manifest import NAME as MANIFEST_NAME
 from patcher.model import UsageError
 from patcher.probe import Always, Probe
 
@@ -125,12 +126,17 @@ def load_set(name: str) -> PatchSet:
     Raises UsageError for a name that is not there, another version than asked for, two patches
     with one id, or requirements that go in a circle.
     """
-    wanted, _, version = name.partition("@")
+    wanted, _, version = (name, "", "") if Path(name).is_dir() else name.partition("@")
     package = _package(wanted)
     base = getattr(package, "SET", None)
     if not isinstance(base, PatchSet):
         raise UsageError(
             f"{wanted} has no SET that is a PatchSet", next_step="see patches/ddtree/__init__.py"
+        )
+    if base.manifest.rpartition("/")[2] != MANIFEST_NAME:
+        raise UsageError(
+            f"set {base.name} would tell what is in a tree in {base.manifest}",
+            next_step=f"call the file {MANIFEST_NAME}: other sets must find it",
         )
     if version and version != base.version:
         raise UsageError(

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from patcher.changes import ChangeSet, Conflict, FileChange, Splice, splice
 from patcher.edits.base import Edit, labelled
 from patcher.manifest import manifest_module
-from patcher.model import Finding, Outcome, Site, UsageError
+from patcher.model import Finding, Outcome, Severity, Site, UsageError
 from patcher.patchset import Patch, PatchSet, Strategy
 from patcher.pattern import PatternError
 from patcher.probe import Subject
-from patcher.source import Source
+from patcher.source import Source, Unreadable
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,21 @@ class Plan:
 
 def make_plan(patch_set: PatchSet, subject: Subject) -> Plan:
     """Plan a set on a pristine tree. Never raises for what it finds; see ``Plan.outcome``."""
+    try:
+        return _planned(patch_set, subject)
+    except Unreadable as error:
+        finding = Finding(
+            code="file.unreadable",
+            message=f"{error.path} cannot be read as Python: {error.reason}",
+            site=Site(error.path, 1),
+            expected="a Python file",
+            found=error.reason,
+            next_step="compare the file with its release",
+        )
+        return Plan(patch_set, subject, (), _nothing(patch_set, subject), (finding,))
+
+
+def _planned(patch_set: PatchSet, subject: Subject) -> Plan:
     unmet = tuple(_unmet(patch_set, subject))
     if unmet:
         return Plan(patch_set, subject, (), _nothing(patch_set, subject), unmet)
@@ -86,6 +101,25 @@ def _unmet(patch_set: PatchSet, subject: Subject) -> Iterator[Finding]:
                 expected=requirement.probe.describe(),
                 found="it does not hold",
                 next_step="use a release that has it",
+            )
+            yield from unread(subject, Severity.WARNING)
+
+
+def unread(subject: Subject, severity: Severity) -> Iterator[Finding]:
+    """Findings for code that nobody has looked at: unreadable files, and those left out."""
+    packages = {path.partition("/")[0] for path in subject.tree.python_files()}
+    for path, reason in sorted(
+        {**subject.inventory.coverage.unreadable, **subject.tree.skipped}.items()
+    ):
+        if path.endswith(".py") and path.partition("/")[0] in packages:
+            yield Finding(
+                code="file.unread",
+                message=f"{path} was not read: {reason}",
+                severity=severity,
+                site=Site(path, 1),
+                expected="a regular file that is Python",
+                found=reason,
+                next_step="compare the file with its release",
             )
 
 
@@ -188,6 +222,16 @@ def _changes(plan: Plan) -> ChangeSet:
 
 def _file_change(plan: Plan, path: str, splices: list[Splice]) -> FileChange:
     tree = plan.subject.tree
+    if bad := _bad_path(path):
+        raise Conflict(
+            Finding(
+                code="file.path",
+                message=f"{path!r} {bad}",
+                expected="a relative path below the package's parent",
+                found=path,
+                next_step="name the file as `package/folder/name.py`",
+            )
+        )
     patches = tuple(dict.fromkeys(s.patch for s in splices))
     if path not in tree:
         if len(splices) > 1:
@@ -218,6 +262,14 @@ def _file_change(plan: Plan, path: str, splices: list[Splice]) -> FileChange:
         ) from error
     ordered = tuple(sorted(splices, key=lambda s: (s.start, s.end)))
     return FileChange(path, before, after, tree.files[path].mode, ordered, patches)
+
+
+def _bad_path(path: str) -> str:
+    if path.startswith("/"):
+        return "is absolute"
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return "leads out of the tree, or is not plain"
+    return "" if path.isprintable() else "has control characters"
 
 
 def _where(path: str, before: bytes, splices: list[Splice]) -> Site:

@@ -10,20 +10,32 @@ Writing is one ``git fast-import`` stream; reading goes through GitPython.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
+import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a missing git is told by Store.open
 import git
 
 from patcher.fastimport import FastImport, quoted, write_blob, write_commit, write_entry, write_file
 from patcher.model import FileEntry, InstallFacts, Manifest, UsageError
+from patcher.refs import (
+    PatchCommit,
+    PatchedRef,
+    SnapshotRef,
+    patched_branch,
+    snapshot_branch,
+    trailers,
+)
 from patcher.tree import Tree
 
 FORMAT = 1
@@ -36,38 +48,6 @@ _GIT_ENV = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_TERMINAL_PROMPT": "0",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotRef:
-    """One snapshot in the store; ``number`` counts from 1, newest first; ``time`` is Unix time."""
-
-    target: str
-    slug: str
-    oid: str
-    number: int
-    version: str
-    time: int
-
-
-@dataclass(frozen=True, slots=True)
-class PatchedRef:
-    """The newest patched tree of a target: its commit, its snapshot, and the set that is in it."""
-
-    slug: str
-    oid: str
-    snapshot: SnapshotRef
-    set_label: str
-    patches: tuple[str, ...]
-    set_source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PatchCommit:
-    """One commit of a patched series: a message, and paths to new content (None: taken away)."""
-
-    message: str
-    files: Mapping[str, bytes | None]
 
 
 class Store:
@@ -85,6 +65,11 @@ class Store:
         Raises UsageError where it cannot be used: no permission, readable by others, somebody
         else's, or written by a newer ddpatch.
         """
+        if shutil.which("git") is None:
+            raise UsageError(
+                "there is no git on this machine, and the store is a git repository",
+                next_step="install git, and see that it is on PATH",
+            )
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             state = folder.stat()
@@ -107,8 +92,8 @@ class Store:
         _leave_the_users_git_alone()
         try:
             repo = cls._repository(folder)
-        except (OSError, git.GitError) as error:
-            raise _unusable(folder, str(error)) from error
+        except (OSError, ValueError, git.GitError) as error:
+            raise _unusable(folder, f"it is damaged ({error})") from error
         return cls(folder, repo)
 
     @staticmethod
@@ -116,8 +101,11 @@ class Store:
         bare = folder / "store.git"
         marker = folder / _FORMAT_FILE
         if marker.exists():
-            found = json.loads(marker.read_text()).get("format")
-            if not isinstance(found, int) or found > FORMAT:
+            document = json.loads(marker.read_text())
+            found = document.get("format") if isinstance(document, dict) else None
+            if not isinstance(found, int):
+                raise ValueError(f"{_FORMAT_FILE} makes no sense")
+            if found > FORMAT:
                 raise UsageError(
                     f"the store {folder} has format {found}; this ddpatch knows {FORMAT}",
                     next_step="upgrade ddpatch, or name another folder with --store",
@@ -153,7 +141,7 @@ class Store:
         """sha256 of every content in the newest snapshots to its git blob."""
         found: dict[str, str] = {}
         for slug in self._slugs():
-            newest = self._repo.commit(_snapshot_branch(slug))
+            newest = self._repo.commit(snapshot_branch(slug))
             for entry in self.manifest(newest.hexsha).files.values():
                 found[entry.sha256] = entry.blob
         return found
@@ -164,7 +152,7 @@ class Store:
 
     def history(self, slug: str) -> list[SnapshotRef]:
         """A target's snapshots, newest first; empty when there are none."""
-        branch = _snapshot_branch(slug)
+        branch = snapshot_branch(slug)
         if branch not in {h.path for h in self._repo.heads}:
             return []
         return [
@@ -189,13 +177,14 @@ class Store:
             facts = document["facts"]
             facts["gpus"] = tuple(facts["gpus"])
             files = {row[0]: FileEntry(*row) for row in document["files"]}
-            self._manifests[oid] = Manifest(InstallFacts(**facts), files)
+            skipped = dict(document.get("skipped", []))
+            self._manifests[oid] = Manifest(InstallFacts(**facts), files, skipped)
         return self._manifests[oid]
 
     def tree(self, snapshot: SnapshotRef) -> Tree:
         """The snapshot as a tree; contents are read from git when asked for, and checked."""
         manifest = self.manifest(snapshot.oid)
-        return Tree(manifest.files, self._read, manifest.facts)
+        return Tree(manifest.files, self._read, manifest.facts, skipped=manifest.skipped)
 
     def content(self, sha256: str) -> bytes | None:
         """Content by its hash, from any snapshot in the store, or None."""
@@ -208,15 +197,17 @@ class Store:
 
     def patched(self, slug: str) -> PatchedRef | None:
         """The newest patched tree of a target, or None."""
-        if _patched_branch(slug) not in {h.path for h in self._repo.heads}:
+        if patched_branch(slug) not in {h.path for h in self._repo.heads}:
             return None
-        commit = self._repo.commit(_patched_branch(slug))
-        notes = _trailers(str(commit.message))
-        snapshot = next(s for s in self.history(slug) if s.oid == notes["Snapshot"])
+        commit = self._repo.commit(patched_branch(slug))
+        notes = trailers(str(commit.message))
+        snapshot = next((s for s in self.history(slug) if s.oid == notes.get("Snapshot")), None)
+        if snapshot is None or "Set" not in notes:
+            return None
         patches = tuple(
             reversed(
                 [
-                    _trailers(str(c.message)).get("Patch", "")
+                    trailers(str(c.message)).get("Patch", "")
                     for c in self._repo.iter_commits(f"{snapshot.oid}..{commit.hexsha}")
                 ]
             )
@@ -251,18 +242,26 @@ class Store:
         return self.tree(ref.snapshot).with_changes(self.patched_changes(ref))
 
     def patch_text(self, ref: PatchedRef, *, per_patch: bool = False) -> str:
-        """The patched tree as a unified diff on its snapshot, or as one diff per patch."""
+        """The patched tree as a unified diff on its snapshot, or as one diff per patch.
+
+        Bytes that are no UTF-8 come as surrogates (``surrogateescape``).
+        """
         between = f"{ref.snapshot.oid}..{ref.oid}"
-        if per_patch:
-            return str(self._repo.git.log("-p", "--reverse", "--no-color", between))
-        return str(self._repo.git.diff("--no-color", ref.snapshot.oid, ref.oid))
+        words = ["log", "-p", "--reverse", between] if per_patch else ["diff", between]
+        raw = self._repo.git.execute(
+            ["git", *words[:1], "--no-color", "--no-ext-diff", "--no-textconv", *words[1:]],
+            stdout_as_string=False,
+            strip_newline_in_stdout=False,
+        )
+        assert isinstance(raw, bytes)
+        return raw.decode(errors="surrogateescape")
 
     def _slugs(self) -> list[str]:
         prefix = "refs/heads/snapshot/"
         return [h.path.removeprefix(prefix) for h in self._repo.heads if h.path.startswith(prefix)]
 
     def _snapshot_ref(self, slug: str, commit: git.Commit, number: int) -> SnapshotRef:
-        notes = _trailers(str(commit.message))
+        notes = trailers(str(commit.message))
         return SnapshotRef(
             target=notes.get("Target", slug),
             slug=slug,
@@ -283,6 +282,13 @@ class Store:
 
     # ------------------------------------------------------------------ writing
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process at a time write: a branch is only moved on from where it is."""
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
     def put_snapshot(
         self, target: str, slug: str, manifest: Manifest, contents: Iterable[tuple[str, bytes]]
     ) -> SnapshotRef:
@@ -291,6 +297,12 @@ class Store:
         A target that has not changed since its newest snapshot keeps that one. Nothing is
         recorded unless every file's content is there: raises UsageError otherwise.
         """
+        with self._alone():
+            return self._put_snapshot(target, slug, manifest, contents)
+
+    def _put_snapshot(
+        self, target: str, slug: str, manifest: Manifest, contents: Iterable[tuple[str, bytes]]
+    ) -> SnapshotRef:
         known = self.known()
         new: list[tuple[str, bytes]] = []
         for sha256, data in contents:
@@ -309,6 +321,7 @@ class Store:
         document = {
             "format": FORMAT,
             "facts": asdict(manifest.facts),
+            "skipped": sorted(manifest.skipped.items()),
             "files": [[e.path, e.mode, e.size, e.sha256, e.nlink, e.blob] for e in files],
         }
         table = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
@@ -323,7 +336,7 @@ class Store:
             f"Editable: {str(facts.editable).lower()}\nInstaller: {facts.installer or 'none'}\n"
             f"Python: {facts.python_version}\n"
         )
-        branch = _snapshot_branch(slug)
+        branch = snapshot_branch(slug)
         with FastImport(Path(self._repo.git_dir), self.folder) as stream:
             marks = {sha: write_blob(stream, n, data) for n, (sha, data) in enumerate(new, 1)}
             write_commit(stream, branch, message, int(time.time()), parent.oid if parent else None)
@@ -353,9 +366,9 @@ class Store:
         ``set_folder`` is where a set that does not come with ddpatch lies, else empty.
         Author and dates are fixed (the snapshot's), so the same series has the same commit ids.
         """
-        branch = _patched_branch(snapshot.slug)
+        branch = patched_branch(snapshot.slug)
         modes = self.manifest(snapshot.oid).files
-        with FastImport(Path(self._repo.git_dir), self.folder) as stream:
+        with self._alone(), FastImport(Path(self._repo.git_dir), self.folder) as stream:
             stream.write(b"reset %s\nfrom %s\n\n" % (branch.encode(), snapshot.oid.encode()))
             for commit in commits:
                 message = f"{commit.message.rstrip()}\nSet: {set_label}\nSnapshot: {snapshot.oid}\n"
@@ -383,25 +396,6 @@ def _leave_the_users_git_alone() -> None:
 
 def _blob_id(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-def _trailers(message: str) -> dict[str, str]:
-    return dict(_pairs(message))
-
-
-def _pairs(message: str) -> Iterator[tuple[str, str]]:
-    for line in message.rstrip().rpartition("\n\n")[2].split("\n"):
-        name, found, value = line.partition(": ")
-        if found:
-            yield name, value
-
-
-def _snapshot_branch(slug: str) -> str:
-    return f"refs/heads/snapshot/{slug}"
-
-
-def _patched_branch(slug: str) -> str:
-    return f"refs/heads/patched/{slug}"
 
 
 def _unusable(folder: Path, reason: str) -> UsageError:

@@ -17,6 +17,7 @@ class Tree:
     """An immutable package tree with the facts of the install it came from.
 
     Paths are relative to the package's parent (``sglang/srt/…``, ``sglang-0.5.11.dist-info/…``).
+    ``skipped`` are entries that a snapshot has left out, with the reason (a symbolic link, say).
     """
 
     def __init__(
@@ -25,9 +26,11 @@ class Tree:
         read: Reader,
         facts: InstallFacts,
         overlay: Mapping[str, bytes] | None = None,
+        skipped: Mapping[str, str] | None = None,
     ) -> None:
         self.files = dict(files)
         self.facts = facts
+        self.skipped = dict(skipped or {})
         self._read = read
         self._overlay = dict(overlay or {})
         self._sources: dict[str, Source] = {}
@@ -76,7 +79,7 @@ class Tree:
             old = files.get(path)
             files[path] = entry_of(path, data, old.mode if old else mode)
             overlay[path] = data
-        tree = Tree(files, self._read, self.facts, overlay)
+        tree = Tree(files, self._read, self.facts, overlay, self.skipped)
         tree._sources = {p: s for p, s in self._sources.items() if p not in changes}
         return tree
 

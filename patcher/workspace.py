@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from inventory import Cache, run
 from inventory.model import Inventory
 from patcher.ledger import load_ledger
-from patcher.manifest import TreeManifest, pristine, read_manifest
-from patcher.model import Manifest, Outcome, UsageError
-from patcher.patchset import PatchSet, available, load_set
+from patcher.manifest import TreeManifest, manifests, pristine
+from patcher.model import Manifest, Outcome, Refusal, UsageError
+from patcher.patchset import PatchSet, load_set
 from patcher.probe import Subject
 from patcher.push.plan import Change, PushPlan, build_plan
-from patcher.store import PatchCommit, PatchedRef, SnapshotRef, Store
+from patcher.refs import PatchCommit, PatchedRef, SnapshotRef
+from patcher.store import Store
 from patcher.targets import HostConfig, Progress, Target, parse_target, quiet, slug
 from patcher.targets.base import Skipped
 from patcher.targets.record import RecordDifference, compare
@@ -77,6 +78,8 @@ class Workspace:
         What a snapshot has found out stays true for the commands that follow: without ``python``
         and ``path``, the interpreter and the folder of its newest snapshot are taken.
         """
+        if not spec.isprintable():
+            raise UsageError(f"{spec!r} is no name for a target", next_step="use plain characters")
         numbered = _NUMBERED.fullmatch(spec)
         if numbered and self.store.find(self._slug(numbered[1])) is not None:
             raise UsageError(
@@ -104,7 +107,9 @@ class Workspace:
                     moved[sha256] = len(data)
                     yield sha256, data
 
-            ref = self.store.put_snapshot(target.name, target.slug, taken.manifest, contents())
+            skipped = {entry.path: entry.reason for entry in taken.skipped}
+            manifest = replace(taken.manifest, skipped=skipped)
+            ref = self.store.put_snapshot(target.name, target.slug, manifest, contents())
         tree = self.store.tree(ref)
         return Snapped(
             ref=ref,
@@ -178,9 +183,15 @@ class Workspace:
         from patcher.plan import make_plan  # LibCST takes a third of a second to load
 
         tree = self.store.tree(ref)
-        told = read_manifest(tree, patch_set.manifest)
-        if told is not None:
-            tree = pristine(tree, told, patch_set.manifest, self.store.content)
+        told = None
+        for path, found in manifests(tree):
+            if found.set_name != patch_set.name or path != patch_set.manifest:
+                raise Refusal(
+                    f"{ref.target} has another patch set in it: {found.set_label} ({path})",
+                    next_step=f"take it out first: `ddpatch rollback {ref.target}`, and snapshot again",
+                )
+            told = found
+            tree = pristine(tree, told, path, self.store.content)
         return make_plan(patch_set, Subject(tree, self.survey(tree))), told
 
     # ----------------------------------------------------------------- patching
@@ -200,6 +211,12 @@ class Workspace:
         stale = [p for p in (told.files if told else ()) if p not in wanted]
         if there and not stale:
             current = self.store.patched(ref.slug)
+            if current is None and not dry_run:
+                # patched from elsewhere: the series is empty, and everything else works on it
+                message = f"{patch_set.label} was in the snapshot already\n"
+                current = self.store.put_patched(
+                    ref, patch_set.label, patch_set.source, [PatchCommit(message, {})]
+                )
             return Applied(ref, plan, Outcome.ALREADY_APPLIED, current, told)
         if dry_run:
             return Applied(ref, plan, Outcome.APPLIED, replaced=told)
@@ -213,13 +230,19 @@ class Workspace:
 
     def patched(self, name: str | None) -> PatchedRef:
         """The patched tree of a target; None means the one that was applied last."""
+        numbered = _NUMBERED.fullmatch(name or "")
         if name is None:
             found = self.store.last_patched()
+        elif numbered and self.store.history(self._slug(numbered[1])):
+            found = self.store.patched(self._slug(numbered[1]))
+            if found is not None and found.snapshot.number != int(numbered[2]):
+                raise UsageError(
+                    f"the patched tree of {numbered[1]} is of snapshot "
+                    f"@{found.snapshot.number}, not @{numbered[2]}",
+                    next_step=f"`ddpatch apply {name}` makes one of that snapshot",
+                )
         else:
             found = self.store.patched(self._slug(name))
-            numbered = _NUMBERED.fullmatch(name)
-            if found is None and numbered:
-                found = self.store.patched(self._slug(numbered[1]))
         if found is None:
             what = f" of {name}" if name else ""
             raise UsageError(
@@ -247,12 +270,7 @@ class Workspace:
 
     def sets_in(self, tree: Tree) -> list[str]:
         """The patch sets (``name@version``) that a tree says it has in it."""
-        found = []
-        for name in available():
-            told = read_manifest(tree, load_set(name).manifest)
-            if told is not None:
-                found.append(told.set_label)
-        return sorted(set(found))
+        return [told.set_label for _, told in manifests(tree)]
 
 
 def push_plan(workspace: Workspace, ref: PatchedRef, patch_set: PatchSet) -> PushPlan:

@@ -6,9 +6,14 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
+from hypothesis import settings
 
 from patcher.targets.index import IndexTarget
 from patcher.tree import Tree
+
+# How long an example takes says nothing here: the machine may be doing something else.
+settings.register_profile("ddpatch", deadline=None)
+settings.load_profile("ddpatch")
 
 
 @cache

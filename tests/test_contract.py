@@ -55,7 +55,14 @@ KEYS = {
         "skipped",
         "sets",
     },
-    ("inventory", "pypi:0.5.11"): {"target", "version", "digest", "coverage", "queries"},
+    ("inventory", "pypi:0.5.11"): {
+        "target",
+        "version",
+        "digest",
+        "coverage",
+        "missing",
+        "queries",
+    },
     ("apply", "pypi:0.5.11"): {
         "outcome",
         "target",

@@ -22,6 +22,7 @@ GOOD = """\
 path = "sglang/a.py"
 scope = "f"
 symbols = ["is_dflash", "DFLASH"]
+sites = [1, 2]
 status = "inherited"
 why = "the same for both"
 
@@ -29,6 +30,7 @@ why = "the same for both"
 path = "sglang/b.py"
 scope = ""
 symbols = "DFLASH"
+sites = 1
 status = "patched"
 patches = ["enum-member", "predicates"]
 """
@@ -48,6 +50,7 @@ def test_an_entry_decides_about_each_of_its_symbols(tmp_path: Path) -> None:
     }
     assert entries["sglang/b.py", "", "DFLASH"].patches == ("enum-member", "predicates")
     assert entries["sglang/a.py", "f", "DFLASH"].status is Status.INHERITED
+    assert entries["sglang/a.py", "f", "DFLASH"].sites == (1, 2)
 
 
 def test_a_set_without_a_ledger_has_an_empty_one(tmp_path: Path) -> None:
@@ -64,6 +67,8 @@ def test_a_set_without_a_ledger_has_an_empty_one(tmp_path: Path) -> None:
         ('patches = ["enum-member", "predicates"]', 'why = "x"', "must name its patches"),
         ('why = "the', 'wy = "x"\nwhy = "the', "unknown keys: wy"),
         ('path = "sglang/b.py"\nscope = ""', 'path = "sglang/a.py"\nscope = "f"', "decided twice"),
+        ("sites = [1, 2]\n", "", "not complete"),
+        ("sites = 1\n", 'sites = "some"\n', "not complete"),
         ("[[site]]", "[[site", "ledger.toml"),
     ],
 )
@@ -98,6 +103,41 @@ def test_a_new_place_in_a_release_is_incomplete(
     (message,) = messages
     assert f"{path}:" in message
     assert "(brand_new) decides on is_dflash" in message
+
+
+@pytest.mark.network
+def test_a_new_place_does_not_hide_behind_an_old_entry(
+    release_tree: Callable[[str], Tree], tmp_path: Path
+) -> None:
+    tree = release_tree("0.5.11")
+    path = "sglang/srt/managers/scheduler.py"
+    old = b"        if self.spec_algorithm.is_dflash()"
+    code = tree.read(path)
+    assert code.count(old) == 1
+    second = b"        if self.spec_algorithm.is_dflash() and new():\n            pass\n" + old
+    level, messages = _levels(
+        SET, tree.with_changes({path: code.replace(old, second)}), Cache(tmp_path)
+    )
+    assert level == "dispatch"
+    (message,) = messages
+    assert "decides on is_dflash 2 time(s)" in message
+
+
+@pytest.mark.network
+def test_code_that_nobody_has_read_is_a_finding(
+    release_tree: Callable[[str], Tree], tmp_path: Path
+) -> None:
+    tree = release_tree("0.5.11")
+    broken = tree.with_changes({"sglang/srt/broken.py": b"if algo.is_dflash(:\n"})
+    level, messages = _levels(SET, broken, Cache(tmp_path))
+    assert (level, len(messages)) == ("dispatch", 1)
+    assert "sglang/srt/broken.py was not read" in messages[0]
+    linked = Tree(
+        tree.files, lambda e: tree.read(e.path), tree.facts, skipped={"sglang/x.py": "a link"}
+    )
+    level, messages = _levels(SET, linked, Cache(tmp_path))
+    assert level == "dispatch"
+    assert messages == ["sglang/x.py was not read: a link"]
 
 
 @pytest.mark.network

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +20,10 @@ from patcher.cli import complete
 from patcher.cli.progress import progress_for
 from patcher.cli.show import show
 from patcher.config import Config, load_config, store_folder
-from patcher.model import DdpatchError, ExitCode, Finding, Report
+from patcher.model import DdpatchError, ExitCode, Finding, Report, UsageError
 from patcher.patchset import PatchSet, load_set
-from patcher.store import SnapshotRef, Store
+from patcher.refs import SnapshotRef
+from patcher.store import Store
 from patcher.workspace import Workspace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -83,10 +87,21 @@ def command(
                 report = function(app, *args, **options)
             except DdpatchError as error:
                 report = error_report(name, error)
+            except (click.ClickException, click.exceptions.Exit):
+                raise
+            except Exception as error:
+                if os.environ.get("DDPATCH_DEBUG"):
+                    raise
+                report = error_report(name, _unexpected(error))
             except KeyboardInterrupt:
                 sys.stderr.write(f"\n{_STOPPED.get(name, _STOPPED[''])}\n")
                 raise SystemExit(130) from None
-            show(report, as_json=json)
+            try:
+                show(report, as_json=json)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                sys.stderr.write(f"standard output cannot be written: {reason}\n")
+                raise SystemExit(int(ExitCode.USAGE)) from None
             raise SystemExit(int(report.exit_code))
 
         made = click.command(name, cls=click.Command, context_settings=CONTEXT, **attributes)(run)
@@ -97,6 +112,18 @@ def command(
         return made
 
     return make
+
+
+def _unexpected(error: Exception) -> UsageError:
+    """The error for a fault of ddpatch itself: a sentence, and a file with the traceback."""
+    with tempfile.NamedTemporaryFile("w", prefix="ddpatch-", suffix=".txt", delete=False) as note:
+        note.write("".join(traceback.format_exception(error)))
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return UsageError(
+        f"ddpatch itself went wrong: {type(error).__name__}: {error} "
+        f"({Path(where.filename).name}:{where.lineno})",
+        next_step=f"please report it with {note.name}; the store can be made anew with --store",
+    )
 
 
 def error_report(command_name: str, error: DdpatchError) -> Report:

@@ -17,7 +17,7 @@ from patcher.tree import Tree
 if TYPE_CHECKING:
     from patcher.changes import FileChange
     from patcher.plan import PatchPlan
-    from patcher.store import SnapshotRef
+    from patcher.refs import SnapshotRef
     from patcher.workspace import Applied
 
 
@@ -58,9 +58,11 @@ def cmd(
       ddpatch apply --version 0.5.11 -o ./patched
       ddpatch apply gpu1 --dry-run --diff
     """
-    ref = _snapshot(app, name, version)
+    if output is not None and dry_run:
+        raise UsageError("--dry-run writes nothing, -o does", next_step="leave one of them out")
     if output is not None and output.exists() and any(output.iterdir()):
         raise UsageError(f"{output} is not empty", next_step="name a new folder with -o")
+    ref = _snapshot(app, name, version)
     applied = app.workspace.apply(ref, app.patch_set(set_name), dry_run=dry_run)
     if output is not None and not dry_run and applied.outcome in _GOOD:
         _write(app, applied, output)
@@ -85,15 +87,30 @@ def _snapshot(app: App, name: str | None, version: str | None) -> SnapshotRef:
 
 
 def _patched_tree(app: App, applied: Applied) -> Tree:
-    snapshot = app.workspace.store.tree(applied.snapshot)
-    gone = dict.fromkeys(applied.replaced.files if applied.replaced else ())
-    changes: dict[str, bytes | None] = {**gone, **applied.plan.changes.contents}
-    return snapshot.with_changes({p: d for p, d in changes.items() if d or p in snapshot})
+    """The tree that the outcome stands for: patched, or the snapshot if it was so already."""
+    store = app.workspace.store
+    if applied.outcome is Outcome.APPLIED and applied.patched is not None:
+        return store.patched_tree(applied.patched)
+    current = applied.patched
+    same = current is not None and current.snapshot.oid == applied.snapshot.oid
+    if current is not None and same:
+        return store.patched_tree(current)
+    return store.tree(applied.snapshot)
 
 
 def _write(app: App, applied: Applied, output: Path) -> None:
     """Write the patched package; a folder that is there is a whole one."""
     tree = _patched_tree(app, applied)
+    try:
+        _write_tree(tree, output)
+    except OSError as error:
+        raise UsageError(
+            f"{output} cannot be written: {error.strerror or error}",
+            next_step="make room, or name another folder with -o",
+        ) from error
+
+
+def _write_tree(tree: Tree, output: Path) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as draft:
         for path, entry in tree.files.items():

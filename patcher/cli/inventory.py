@@ -72,16 +72,24 @@ def cmd(
             "version": found.version,
             "digest": found.digest,
             "coverage": coverage,
+            "missing": found.missing,
             "queries": [_query_json(q, rows[q.id]) for q in queries],
         },
         headline=f"inventory of {ref.target}: sglang {found.version}",
-        lines=(f"snapshot  {describe(ref)}",),
+        lines=(f"snapshot  {describe(ref)}", *_missing(found)),
         tables=(
             *(_table(q, rows[q.id], fold=not (wanted or match or unfolded)) for q in queries),
             *([Table("unreadable", ("file", "reason"), unreadable)] if unreadable else []),
         ),
         footer=_coverage(found, seconds),
     )
+
+
+def _missing(found: Inventory) -> list[str]:
+    if not found.missing:
+        return []
+    names = ", ".join(found.missing)
+    return [f"missing   every release has had these, and this one has not: {names}"]
 
 
 def _coverage(found: Inventory, seconds: float) -> str:

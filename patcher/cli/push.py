@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from patcher.push.records import Process, PushResult, Recovered
-    from patcher.store import PatchedRef
+    from patcher.refs import PatchedRef
 
 
 @command("push", section="Main job", short_help="Put the patched tree on its target, atomically.")

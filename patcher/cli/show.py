@@ -21,19 +21,21 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "b
 
 
 def show(report: Report, *, as_json: bool) -> None:
-    """Write the report to standard output; for ``--json`` people's text goes to standard error."""
+    """Write the report to standard output; for ``--json`` people's text goes to standard error.
+
+    Raises OSError where standard output cannot be written.
+    """
     if as_json:
-        _write(json_report.render(report), err=False)
+        click.echo(json_report.render(report))
         if report.exit_code is not ExitCode.OK:
-            _write(report.headline, err=True)
-    elif sys.stdout.isatty():
+            click.echo(printable(report.headline), err=True)
+    elif sys.stdout is not None and sys.stdout.isatty():
         _terminal(report)
+    elif report.body:
+        # a diff or a script is bytes: carriage returns and byte-order marks are part of it
+        click.echo(report.body.encode(errors="surrogateescape"), nl=not report.body.endswith("\n"))
     else:
-        _write(text.render(report), err=False)
-
-
-def _write(content: str, *, err: bool) -> None:
-    click.echo(printable(content), err=err)
+        click.echo(printable(text.render(report)))
 
 
 def printable(content: str) -> str:

@@ -76,9 +76,14 @@ def _report(taken: Snapped, sets: list[str]) -> Report:
         },
         headline=f"snapshot of {taken.ref.target}: sglang {facts.version}",
         lines=tuple(lines),
-        tables=_tables(record),
+        tables=(*_tables(record), *_skipped(taken)),
         next_step=f"ddpatch apply {taken.ref.target}",
     )
+
+
+def _skipped(taken: Snapped) -> tuple[Table, ...]:
+    rows = tuple((entry.path, entry.reason) for entry in taken.skipped)
+    return (Table("left out", ("entry", "reason"), rows),) if rows else ()
 
 
 def _record_line(record: RecordDifference | None) -> str:

@@ -19,7 +19,7 @@ def render(report: Report) -> str:
         "findings": [to_json(f) for f in report.findings],
         "next_step": report.next_step,
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2)
 
 
 RENDERER = Renderer("json", "one document for programs, with schema_version", render)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from inventory.model import Row
-from patcher.ledger import Status, dispatch_rows, key_of, undecided
-from patcher.model import Finding, Outcome
+from patcher.ledger import Status, dispatch_rows, key_of
+from patcher.model import Finding, Outcome, Severity
+from patcher.plan import unread
 from patcher.verify.check import Check, Context, Evidence
 
 
@@ -18,8 +20,10 @@ def _run(context: Context) -> Evidence:
 
 def _gaps(context: Context, rows: list[Row]) -> Iterator[Finding]:
     patch_set = context.plan.patch_set
-    for row in context.ledger.unknown(rows):
-        yield undecided(row)
+    if patch_set.dispatch:
+        for finding in unread(context.plan.subject, Severity.ERROR):
+            yield replace(finding, level="dispatch")
+    yield from context.ledger.gaps(rows)
     outcomes = {p.patch.id: p.outcome for p in context.plan.patches}
     for row in rows:
         entry = context.ledger.entries.get(key_of(row))
