@@ -42,7 +42,8 @@ def cmd(
         result = session.rollback(keep=keep, dry_run=dry_run, allow_running=allow_running)
     done = "would be undone" if dry_run else "undone"
     rows = tuple((path_,) for path_ in result.files)
-    lines = [*recovered_lines(result.recovered), *process_lines(result.processes, result.hidden)]
+    lines = [f"kept      {path_}" for path_ in result.kept]
+    lines += [*recovered_lines(result.recovered), *process_lines(result.processes, result.hidden)]
     return Report(
         command="rollback",
         exit_code=ExitCode.OK,

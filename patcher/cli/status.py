@@ -25,7 +25,8 @@ def cmd(app: App, target: str, python: str | None, path: str | None) -> Report:
     \b
       pristine   as it was before the push        modified   changed by somebody since
       ours       as it was pushed                 missing    gone
-      foreign    somebody else's, in our place    orphan     ours, left behind by a reinstall
+      foreign    somebody else's, in our place    orphan     ours, left behind where nothing of
+                                                             ours is expected any more
 
     Exits 1 when a file is not what the last push or rollback has left.
     """
@@ -50,7 +51,7 @@ def _report(target: str, state: TargetStatus) -> Report:
     findings = tuple(
         Finding(
             code=f"status.{f.state}",
-            message=f"{f.path} is {f.state}",
+            message=f"{f.path} is {f.state}, and should not be",
             site=Site(f.path, 1),
             expected=f.expected[:12] or "no file",
             found=f.found[:12] or "no file",
