@@ -64,7 +64,13 @@ class Source:
                 raise Unreadable(self.path, f"encoded as {encoding}, not UTF-8")
             with warnings.catch_warnings():  # its invalid escapes are not ours to report
                 warnings.simplefilter("ignore")
-                return ast.parse(self.data)
+                tree = ast.parse(self.data)
+            self.data.decode()  # comments too: Python does not look at them
+            return tree
+        except UnicodeDecodeError as error:
+            line = self.data.count(b"\n", 0, error.start) + 1
+            reason = f"line {line}: byte {self.data[error.start]:#x} is not UTF-8"
+            raise Unreadable(self.path, reason) from error
         except SyntaxError as error:
             where = f"line {error.lineno}: " if error.lineno else ""
             raise Unreadable(self.path, f"{where}{error.msg}") from error
@@ -196,10 +202,25 @@ class Source:
         return self.data[self.line_start(first) : self.line_start(last + 1)]
 
     def indent(self, node: ast.AST) -> bytes:
-        """The white space in front of the line on which a node starts."""
+        """The white space in front of the line on which a node starts, after any form feed."""
         first = first_node(node)
         line = self.lines(first.lineno, first.lineno)
-        return line[: len(line) - len(line.lstrip(b" \t"))]
+        return line[: len(line) - len(line.lstrip(b" \t\f"))].rpartition(b"\f")[2]
+
+    def begins_line(self, node: ast.AST) -> bool:
+        """Whether a node is the first code on its line, and that line continues no other."""
+        first = first_node(node)
+        start = self.line_start(first.lineno)
+        if self.data[start : self.span(node)[0]].strip():
+            return False
+        above = self.lines(first.lineno - 1, first.lineno - 1) if first.lineno > 1 else b""
+        if not above.rstrip(b"\r\n").endswith(b"\\"):
+            return True
+        try:
+            tokens = list(tokenize.tokenize(io.BytesIO(above.lstrip()).readline))
+        except (SyntaxError, tokenize.TokenError):
+            return False
+        return any(t.type == tokenize.COMMENT for t in tokens)
 
 
 _PLAIN = ("id", "attr", "arg", "ctx", "op", "ops", "kind", "type_comment", "module")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patcher.pattern import Pattern, PatternError, substitute
-from patcher.source import Source
+from patcher.source import Source, Unreadable
 
 
 def texts(pattern: str, code: str, scope: str | None = None, **where: str) -> list[str]:
@@ -158,3 +158,92 @@ def test_two_expressions_match_exactly_when_their_trees_are_equal(left: str, rig
 @given(EXPRESSIONS)
 def test_a_metavariable_matches_anything_and_the_pattern_still_holds(code: str) -> None:
     assert len(texts("x = $V", f"x = {code}\n")) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "code", "expected"),
+    [
+        ("f(*$X)", "f(a); f(*a); f(*a, b)", ["f(*a)"]),
+        ("[*$X]", "[a]; [*a]", ["[*a]"]),
+        ("f($X, *$Y)", "f(1, 2); f(1, *y)", ["f(1, *y)"]),
+        ("f(k=1, $...R)", "f(k=1); f(k=1, **r); f(2, k=1)", ["f(k=1)", "f(k=1, **r)", "f(2, k=1)"]),
+        ("f(**$K)", "f(k); f(**k); f(k=1)", ["f(**k)"]),
+        ("'DFLASH'", "'DF' 'LASH'; '\\x44FLASH'; 'D'", ["'DF' 'LASH'", "'\\x44FLASH'"]),
+        ("file", "ﬁle = 1", ["ﬁle"]),
+        ("def f(a, b): $...", "def f(a, /, b): pass\ndef f(a, b): return", ["def f(a, b): return"]),
+        ("def f(a, /, b): $...", "def f(a, /, b): pass\ndef f(a, b): 1", ["def f(a, /, b): pass"]),
+        ("def f($...P): $...", "def f(a, /, b): pass", ["def f(a, /, b): pass"]),
+        ("def f($...P, /, b): $...", "def f(a, b): 1\ndef f(a, /, b): 2", ["def f(a, /, b): 2"]),
+        ("def f(*, $...P): $...", "def f(a): 1\ndef f(*, a, **k): 2", ["def f(*, a, **k): 2"]),
+        ("class C(x=1, y=2): $...", "class C(y=2, x=1): pass", ["class C(y=2, x=1): pass"]),
+        ("class C(x=1): $...", "class C(A, x=1): pass", ["class C(A, x=1): pass"]),
+        ("class C(x=1): $...", "class C(y=2, x=1): pass", []),
+        (
+            "class C(A, x=1): $...",
+            "class C(B, x=1): pass\nclass C(A, x=1): 1",
+            ["class C(A, x=1): 1"],
+        ),
+        ("class C($..., x=1): $...", "class C(A, y=2, x=1): pass", ["class C(A, y=2, x=1): pass"]),
+        ("$_1 + $_1", "a + a; a + b", ["a + a"]),
+        ("$X + $X", "'ctx=Load()' + 'ctx=Store()'; 'a' + 'a'", ["'a' + 'a'"]),
+        ("$X + $X", "f(', ctx=Load()') + f('')", []),
+        ("$X + $X", "1 + True; 1 + 1.0; 1 + 1", ["1 + 1"]),
+    ],
+)
+def test_what_is_written_is_what_is_meant(pattern: str, code: str, expected: list[str]) -> None:
+    assert texts(pattern, code) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "code", "lines"),
+    [
+        ("a()\na()", "a()\na()\na()", [1]),
+        ("a()\na()", "a()\na()\na()\na()", [1, 3]),
+        ("$...\nreturn $X", "x\ny\nreturn 1", [1]),
+        ("$...\nr()", "x\nr()\ny\nr()\nz", [1, 3]),
+        ("a()\n$...\nb()", "a()\na()\nb()\nb()", [1]),
+        ("$...A\nx = $V\n$...B\ny = $V", "x = 1\nx = 2\ny = 2\nz", [1]),
+    ],
+)
+def test_runs_do_not_overlap_and_the_first_wins(pattern: str, code: str, lines: list[int]) -> None:
+    source = Source("m.py", code.encode())
+    assert [m.site.line for m in Pattern(pattern).find(source)] == lines
+
+
+def test_the_text_of_a_run_is_the_whole_run() -> None:
+    (match,) = Pattern("a()\n$...B\nc()").find(Source("m.py", b"a()\nb()\n# n\nb()\nc()\n"))
+    assert match.text() == "a()\nb()\n# n\nb()\nc()"
+    assert match.text("B") == "b()\n# n\nb()"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["$X$Y", "a$X", "$X.$Y$Z", "$...A$B", "f($X$...Y)", "$1", "$...", "$...A\n$...B"]
+)
+def test_a_metavariable_is_a_whole_node(pattern: str) -> None:
+    with pytest.raises(PatternError) as caught:
+        Pattern(pattern).find(Source("m.py", b"x = 1\n"))
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize("rx", ["(", "a{99999999999}", "*", "(a+)+b", r"(?:\w*)*", "([a-z]+)*"])
+def test_a_bad_regular_expression_says_so(rx: str) -> None:
+    with pytest.raises(PatternError, match="where") as caught:
+        Pattern("f($X)", {"X": rx})
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize("rx", [r"(?:\w+\.)*x", "(a|b)+", r"[*+]+", "(ab+c)*"])
+def test_a_harmless_regular_expression_is_taken(rx: str) -> None:
+    Pattern("f($X)", {"X": rx})
+
+
+def test_a_file_that_can_spell_it_otherwise_is_not_ruled_out() -> None:
+    pattern = Pattern("f('DFLASH')")
+    assert pattern.literals == (b"DFLASH", b"f")
+    assert pattern.names == (b"f",)
+
+
+@pytest.mark.parametrize("code", ["x = 1\n# \xe9\n".encode("latin-1"), b"\n\nf(1, # \xff\n)\n"])
+def test_a_comment_that_is_not_utf_8_makes_a_file_unreadable(code: bytes) -> None:
+    with pytest.raises(Unreadable, match="not UTF-8"):
+        Pattern("f($X)").find(Source("m.py", code + b"f\n"))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from patcher.changes import Conflict, Splice
 from patcher.diagnose import SHOWN, nearest, where_is
-from patcher.model import Candidate, Finding, Site
-from patcher.pattern import Match, Pattern, substitute
+from patcher.model import Candidate, Finding, Site, UsageError
+from patcher.pattern import Match, Pattern
 from patcher.probe import Fact, Subject
-from patcher.source import Source, Unreadable, first_node
+from patcher.source import Source, Unreadable
 
 
 class Edit(Protocol):
@@ -44,6 +42,13 @@ class Anchor:
     expect: int = 1
     where: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.expect < 1:
+            raise UsageError(
+                f"anchor `{self.pattern}` expects {self.expect} matches",
+                next_step="an edit has one place or more; ask a probe whether code is absent",
+            )
+
     def path(self, subject: Subject) -> str:
         """The file's path. Raises Conflict when the fact does not lead to exactly one file."""
         if isinstance(self.file, str):
@@ -66,25 +71,23 @@ class Anchor:
         path = self.path(subject)
         if path not in subject.tree:
             raise Conflict(self._missing_file(subject, path))
-        source = subject.tree.source(path)
-        try:
-            if self.scope and self.scope not in source.scopes:
-                raise Conflict(self._missing_scope(subject, source))
-            found = Pattern(self.pattern, self.where).find(source, self.scope)
-        except Unreadable as error:
-            raise Conflict(
-                Finding(
-                    code="anchor.unreadable",
-                    message=f"{path} cannot be read as Python: {error.reason}",
-                    site=Site(path, 1),
-                    expected="a Python file",
-                    found=error.reason,
-                    next_step="compare the file with its release: `ddpatch status TARGET`",
-                )
-            ) from error
+        source = readable(subject, path)
+        if self.scope and self.scope not in source.scopes:
+            raise Conflict(self._missing_scope(subject, source))
+        found = Pattern(self.pattern, self.where).find(source, self.scope)
         if len(found) != self.expect:
             raise Conflict(self._wrong_count(subject, source, found))
         return found
+
+    def matches(self, subject: Subject) -> list[Match]:
+        """The matches, however many: none where the file is not there or not Python."""
+        path = self.path(subject)
+        if path not in subject.tree:
+            return []
+        try:
+            return Pattern(self.pattern, self.where).find(subject.tree.source(path), self.scope)
+        except Unreadable:
+            return []
 
     def _missing_file(self, subject: Subject, path: str) -> Finding:
         moved = where_is(subject.tree, self.scope or "", self.pattern)
@@ -140,75 +143,35 @@ class Anchor:
         return f"{file}" + (f" · {self.scope}" if self.scope else "") + f" · `{self.pattern}`"
 
 
+def readable(subject: Subject, path: str) -> Source:
+    """A file of the tree, parsed. Raises Conflict with the reason where it is not Python."""
+    source = subject.tree.source(path)
+    try:
+        _ = source.tree
+    except Unreadable as error:
+        raise unreadable(error) from error
+    return source
+
+
+def unreadable(error: Unreadable) -> Conflict:
+    """The conflict for a file that is not Python."""
+    return Conflict(
+        Finding(
+            code="anchor.unreadable",
+            message=f"{error.path} cannot be read as Python: {error.reason}",
+            site=Site(error.path, 1),
+            expected="a Python file",
+            found=error.reason,
+            next_step="compare the file with its release: `ddpatch status TARGET`",
+        )
+    )
+
+
 def _look_at(candidates: tuple[object, ...], otherwise: str) -> str:
     if not candidates:
         return otherwise
     site = candidates[0].site  # type: ignore[attr-defined]
     return f"look at {site}: if that is the place, adapt the anchor"
-
-
-# ------------------------------------------------------------------- white space
-
-
-def own_lines(source: Source, node: ast.AST, *, before: bool) -> ast.stmt:
-    """The statement around ``node``, if new lines can stand before or after it.
-
-    Raises Conflict for an ``elif`` (nothing can stand before one) and for a statement that shares
-    its line with another.
-    """
-    statement = source.statement(node)
-    first = first_node(statement)
-    start, end = source.span(statement)
-    head = source.data[source.line_start(first.lineno) : start]
-    tail = source.data[end : source.line_start((statement.end_lineno or first.lineno) + 1)]
-    keyword = source.data[start : start + 5]
-    if head.strip() or (not before and tail.split(b"#")[0].strip()):
-        reason = "shares its line with other code"
-    elif before and isinstance(statement, ast.If) and keyword.startswith(b"elif"):
-        reason = "is an `elif`: nothing can stand before it"
-    else:
-        return statement
-    site = source.site(statement)
-    raise Conflict(
-        Finding(
-            code="anchor.place",
-            message=f"{site}: the anchored statement {reason}",
-            site=site,
-            expected="a statement on lines of its own",
-            found=source.lines(first.lineno, first.lineno).decode().strip(),
-            next_step="anchor on the statement around it",
-        )
-    )
-
-
-def block(source: Source, code: str, indent: bytes) -> bytes:
-    """Code as the file would have it: its indentation, its line ends, a line end at the end."""
-    lines = textwrap.dedent(code).strip("\n").split("\n")
-    return b"".join(
-        (indent + line.encode() if line.strip() else b"") + source.newline for line in lines
-    )
-
-
-def above_comments(source: Source, line: int, indent: bytes) -> int:
-    """The first line of the comment block that stands directly above ``line``, or ``line``."""
-    while line > 1:
-        above = source.lines(line - 1, line - 1)
-        if not above.startswith(indent + b"#"):
-            break
-        line -= 1
-    return line
-
-
-def parsed(template: str, match: Match) -> str:
-    """A template with its metavariables filled in, ready to be placed."""
-    return substitute(textwrap.dedent(template).strip("\n"), match)
-
-
-def insert_at(source: Source, offset: int, data: bytes) -> Splice:
-    """A splice that only adds; a missing line end before it is added too."""
-    if offset and offset == len(source.data) and source.data[-1:] not in (b"\n", b"\r"):
-        data = source.newline + data
-    return Splice(source.path, offset, offset, data)
 
 
 def labelled(splices: tuple[Splice, ...], patch: str) -> tuple[Splice, ...]:

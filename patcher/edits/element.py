@@ -10,12 +10,15 @@ import libcst as cst
 
 from patcher.changes import Conflict, Splice
 from patcher.edits.base import Anchor
+from patcher.edits.proof import disjoint, refused
 from patcher.edits.region import rewrite
+from patcher.edits.template import Filled
+from patcher.matching import same
 from patcher.model import Finding
-from patcher.pattern import MATCH, Match, substitute
+from patcher.pattern import MATCH, Match
 from patcher.probe import Subject
 
-_Item = TypeVar("_Item", cst.Element, cst.Arg, cst.ImportAlias)
+_Item = TypeVar("_Item", cst.BaseElement, cst.Arg, cst.ImportAlias)
 _Collection = ast.List | ast.Tuple | ast.Set
 
 
@@ -29,37 +32,41 @@ class AddElement:
 
     def plan(self, subject: Subject) -> tuple[Splice, ...]:
         """See :class:`~patcher.edits.base.Edit`."""
-        return tuple(self._place(match) for match in self.anchor.locate(subject))
+        found = self.anchor.locate(subject)
+        return disjoint(found[0].source, (self._place(match) for match in found))
 
     def _place(self, match: Match) -> Splice:
         node = match.bound(self.to)
         if not isinstance(node, _Collection):
             raise Conflict(_wrong_kind(match, node, "a list, tuple or set literal"))
-        new = cst.Element(cst.parse_expression(substitute(self.element, match)))
+        filled = Filled(self.element, match)
+        new = _parsed(filled, match)
 
         def change(container: cst.CSTNode) -> cst.CSTNode:
             assert isinstance(container, cst.List | cst.Tuple | cst.Set)
-            items = [e for e in container.elements if isinstance(e, cst.Element)]
+            items = list(container.elements)
             brackets = _brackets(container)
             if brackets is None:
                 return container.with_changes(elements=extended(items, new, None, None)[0])
             left, right, opening, closing = brackets
             longer, rest = extended(items, new, opening.whitespace_after, closing.whitespace_before)
+            if isinstance(container, cst.Tuple) and not items:
+                longer = [new.with_changes(comma=cst.Comma())]
             end = closing.with_changes(whitespace_before=rest)
             changes = {left: opening, right: end}
             if isinstance(container, cst.Tuple):
                 changes = {left: [opening, *container.lpar[1:]], right: [*container.rpar[:-1], end]}
             return container.with_changes(elements=longer, **changes)
 
-        return rewrite(match.source, node, change)
+        elements = [*node.elts, filled.expression()]
+        meant = ast.Set(elements) if isinstance(node, ast.Set) else type(node)(elements, ast.Load())
+        return rewrite(match.source, node, change, meant)
 
     def present(self, subject: Subject) -> bool:
-        """See :class:`~patcher.edits.base.Edit`."""
-        wanted = ast.dump(ast.parse(self.element, mode="eval").body)
-        found = self.anchor.locate(subject)
+        """Whether an anchored collection has the element already."""
         return any(
-            ast.dump(item) == wanted
-            for match in found
+            same(item, Filled(self.element, match).expression())
+            for match in self.anchor.matches(subject)
             if isinstance(node := match.bound(self.to), _Collection)
             for item in node.elts
         )
@@ -80,15 +87,18 @@ class AddKeyword:
 
     def plan(self, subject: Subject) -> tuple[Splice, ...]:
         """See :class:`~patcher.edits.base.Edit`."""
-        return tuple(self._place(match) for match in self.anchor.locate(subject))
+        found = self.anchor.locate(subject)
+        return disjoint(found[0].source, (self._place(match) for match in found))
 
     def _place(self, match: Match) -> Splice:
         node = match.bound(self.to)
         if not isinstance(node, ast.Call):
             raise Conflict(_wrong_kind(match, node, "a call"))
+        filled = Filled(self.value, match)
+        value = _parsed(filled, match).value
         new = cst.Arg(
             keyword=cst.Name(self.name),
-            value=cst.parse_expression(substitute(self.value, match)),
+            value=value,
             equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
         )
 
@@ -114,14 +124,15 @@ class AddKeyword:
                 end = end.with_changes(whitespace_after_arg=rest)
             return call.with_changes(args=[*longer[:-1], end])
 
-        return rewrite(match.source, node, change)
+        keyword = ast.keyword(self.name, filled.expression())
+        meant = ast.Call(node.func, node.args, [*node.keywords, keyword])
+        return rewrite(match.source, node, change, meant)
 
     def present(self, subject: Subject) -> bool:
-        """See :class:`~patcher.edits.base.Edit`."""
-        found = self.anchor.locate(subject)
+        """Whether an anchored call has the keyword already, with whatever value."""
         return any(
             keyword.arg == self.name
-            for match in found
+            for match in self.anchor.matches(subject)
             if isinstance(node := match.bound(self.to), ast.Call)
             for keyword in node.keywords
         )
@@ -146,6 +157,22 @@ def _brackets(container: cst.List | cst.Tuple | cst.Set) -> _Brackets | None:
     return None
 
 
+def _parsed(filled: Filled, match: Match) -> cst.BaseElement:
+    """The new element. Raises Conflict where LibCST cannot read it."""
+    filled.expression()  # says what is wrong with it, if anything is
+    newline = match.source.newline
+    for text in filled.texts(newline):
+        code = b"[" + newline + text + newline + b"]"
+        try:
+            found = cst.parse_expression(code.decode())
+        except Exception as error:
+            reason = f"LibCST cannot read the new code ({type(error).__name__})"
+            raise refused(match.source, match.node, reason) from error
+        if isinstance(found, cst.List) and len(found.elements) == 1:
+            return found.elements[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    raise refused(match.source, match.node, "the new code is not one expression")
+
+
 def extended(
     items: list[_Item], new: _Item, opening: _Space | None, closing: _Space | None
 ) -> tuple[list[_Item], _Space | None]:
@@ -158,27 +185,33 @@ def extended(
         return [new], closing
     last = items[-1]
     if len(items) > 1 and isinstance(items[-2].comma, cst.Comma):
-        separator = _beside(items[-2].comma, None)
+        space = _without_comment(items[-2].comma.whitespace_after)
     elif isinstance(opening, cst.ParenthesizedWhitespace):
-        separator = _beside(cst.Comma(whitespace_after=opening), None)
+        space = _without_comment(opening)
     else:
-        separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        space = cst.SimpleWhitespace(" ")
     if isinstance(closing, cst.ParenthesizedWhitespace) and closing.first_line.comment:
-        separator = _beside(separator, closing.first_line)
+        if not isinstance(space, cst.ParenthesizedWhitespace):
+            space = closing.with_changes(empty_lines=[])
+        space = space.with_changes(first_line=closing.first_line)
         closing = closing.with_changes(first_line=_bare(closing.first_line))
+    if isinstance(last.comma, cst.Comma):
+        # what stands before this comma belongs to the item before it
+        between = last.comma.with_changes(whitespace_after=space)
+        end = cst.Comma(whitespace_after=last.comma.whitespace_after)
+        added = new.with_changes(comma=end)
+    else:
+        between = cst.Comma(whitespace_after=space)
+        added = new.with_changes(comma=last.comma)
     longer = items[:-1]
-    longer.append(last.with_changes(comma=separator))
-    longer.append(new.with_changes(comma=last.comma))
+    longer += [last.with_changes(comma=between), added]
     return longer, closing
 
 
-def _beside(comma: cst.Comma, line: cst.TrailingWhitespace | None) -> cst.Comma:
-    """The comma with another comment (or none) at the end of its line."""
-    space = comma.whitespace_after
+def _without_comment(space: _Space) -> _Space:
     if not isinstance(space, cst.ParenthesizedWhitespace):
-        return comma
-    first = line if line is not None else _bare(space.first_line)
-    return comma.with_changes(whitespace_after=space.with_changes(first_line=first, empty_lines=[]))
+        return space
+    return space.with_changes(first_line=_bare(space.first_line), empty_lines=[])
 
 
 def _bare(line: cst.TrailingWhitespace) -> cst.TrailingWhitespace:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from patcher.changes import Conflict, Splice
-from patcher.edits.base import Anchor, parsed
-from patcher.model import Finding
-from patcher.pattern import MATCH, Match, Pattern
+from patcher.changes import Splice
+from patcher.edits.base import Anchor
+from patcher.edits.lines import whole_lines
+from patcher.edits.proof import disjoint, flaw, refused
+from patcher.edits.template import Filled
+from patcher.pattern import MATCH, Match, Pattern, encoded
 from patcher.probe import Subject
-from patcher.source import Source, Unreadable
+from patcher.source import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,71 +31,84 @@ class ReplaceExpression:
 
     def plan(self, subject: Subject) -> tuple[Splice, ...]:
         """See :class:`~patcher.edits.base.Edit`."""
-        return tuple(
-            replace_expression(match, match.bound(self.of), parsed(self.by, match))
-            for match in self.anchor.locate(subject)
-        )
+        found = self.anchor.locate(subject)
+        return disjoint(found[0].source, (self._place(match) for match in found))
+
+    def _place(self, match: Match) -> Splice:
+        node = match.bound(self.of)
+        filled = Filled(self.by, match)
+        indent = match.source.indent(match.source.statement(match.node))
+        texts = (text.lstrip(b" \t") for text in filled.texts(match.source.newline, indent))
+        return replace_expression(match, node, texts, (filled.expression(),))
 
     def present(self, subject: Subject) -> bool:
-        """See :class:`~patcher.edits.base.Edit`."""
+        """Whether an anchored place already reads so, or none is left and the result is there."""
+        found = self.anchor.matches(subject)
+        if found:
+            return any(self._reads_so(match) for match in found)
         path = self.anchor.path(subject)
         if path not in subject.tree:
             return False
-        by = self.by.replace("$MATCH", "$_")
-        return bool(Pattern(by).find(subject.tree.source(path), self.anchor.scope))
+        result = Anchor(file=path, pattern=self.by, scope=self.anchor.scope)
+        return bool(result.matches(subject))
+
+    def _reads_so(self, match: Match) -> bool:
+        """Whether what ``of`` stands for is what ``by`` makes of something, or lies in it."""
+        source, node = match.source, match.bound(self.of)
+        bound = {n: value for n, value in match.bindings.items() if n not in (self.of, MATCH)}
+        by = Pattern(self.by)
+        if self.of != MATCH:
+            return by.fits(source, node, bound)
+        if MATCH not in by.metavariables:
+            return not self._says_nothing(by) and by.fits(source, node, {})
+        around = (a for a in source.ancestors(node) if isinstance(a, ast.expr))
+        return any(by.fits(source, a, {**bound, MATCH: node}) for a in around)
+
+    def _says_nothing(self, by: Pattern) -> bool:
+        """Whether all that the anchor matches looks like a result: `$A < $B` by `$B < $A`."""
+        anchor = Source("", encoded(textwrap.dedent(self.anchor.pattern).strip())[0].encode())
+        return any(by.fits(anchor, n, {}) for s in anchor.tree.body for n in (s, *_value(s)))
 
     def describe(self) -> str:
         """See :class:`~patcher.edits.base.Edit`."""
         return f"replace {self.anchor.describe()} by `{self.by}`"
 
 
-def replace_expression(match: Match, node: ast.AST, code: str) -> Splice:
-    """Put ``code`` in the place of an expression, in brackets if that place needs them.
+def _value(statement: ast.stmt) -> Sequence[ast.AST]:
+    return (statement.value,) if isinstance(statement, ast.Expr) else ()
 
-    The new file is parsed, and the expression found there must be the one that was meant.
-    Raises Conflict where it cannot be (an expression inside an f-string, say).
+
+def replace_expression(
+    match: Match, node: ast.AST, texts: Iterable[bytes], meant: Sequence[ast.expr]
+) -> Splice:
+    """Put the first of ``texts`` that is read as one of ``meant`` in the place of an expression.
+
+    Each is tried as it is, then in brackets. Raises Conflict where none will do (an expression
+    inside an f-string, say, where Python does not tell where things are).
     """
     source = match.source
+    if not isinstance(node, ast.expr):
+        raise refused(source, match.node, f"a {type(node).__name__} is not an expression")
+    around = standing_alone(source, node)
     start, end = source.span(node)
-    code = code.replace("\r\n", "\n")
-    wanted = ast.dump(ast.parse(f"({code})", mode="eval").body)
-    for text in (code, f"({code})"):
-        data = text.replace("\n", source.newline.decode()).encode()
-        after = Source(source.path, source.data[:start] + data + source.data[end:])
-        if _stands(after, start, wanted) and _same_around(source, after, node):
-            return Splice(source.path, start, end, data)
-    raise Conflict(
-        Finding(
-            code="edit.expression",
-            message=f"{match.site}: `{code}` cannot stand for `{source.text(node)}` there",
-            site=match.site,
-            expected=f"`{code}` read as one expression",
-            found=source.lines(match.site.line, match.site.line).decode().strip(),
-            next_step="replace the statement around it instead",
-        )
-    )
+    problem = "there is nothing to put there"
+    for text in texts:
+        for data in (text, b"(" + text + b")"):
+            one = Splice(source.path, start, end, data)
+            for expression in meant:
+                problem = flaw(source, around, one, [around], {node: expression})
+                if not problem:
+                    return one
+    raise refused(source, node, problem, "replace the statement around it instead")
 
 
-def _stands(after: Source, start: int, wanted: str) -> bool:
-    """Whether the expression that begins at (or one bracket after) ``start`` is the wanted one."""
-    try:
-        nodes = list(ast.walk(after.tree))
-    except Unreadable:
-        return False
-    begins = (start, start + 1)
-    return any(
-        isinstance(n, ast.expr) and after.span(n)[0] in begins and ast.dump(n) == wanted
-        for n in nodes
-        if hasattr(n, "lineno")
-    )
-
-
-def _same_around(before: Source, after: Source, node: ast.AST) -> bool:
-    """Whether the tree around the place is as it was, type by type, down to the parent."""
-    path = [type(a) for a in before.ancestors(node)]
-    start = before.span(node)[0]
-    return any(
-        [type(a) for a in after.ancestors(n)] == path
-        for n in ast.walk(after.tree)
-        if isinstance(n, ast.expr) and after.span(n)[0] in (start, start + 1)
-    )
+def standing_alone(source: Source, node: ast.AST) -> ast.stmt:
+    """The smallest statement around ``node`` that stands on whole lines of its own."""
+    statement = source.statement(node)
+    reason = whole_lines(source, statement)
+    if not reason:
+        return statement
+    for parent in source.ancestors(statement):
+        if isinstance(parent, ast.stmt) and not whole_lines(source, parent):
+            return parent
+    raise refused(source, statement, f"it {reason}")

@@ -13,8 +13,10 @@ from typing import Any
 import jinja2
 
 from patcher.changes import Conflict, Splice
+from patcher.edits.base import unreadable
 from patcher.model import Finding, Site, UsageError
 from patcher.probe import Probe, Shows, Subject
+from patcher.source import Source, Unreadable
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,12 @@ class Variable:
 
     def resolve(self, subject: Subject) -> Any:
         """The value for one tree. Raises Conflict when no choice holds."""
-        for choice in self.choices:
-            if choice.when.holds(subject):
-                return choice.value
+        try:
+            for choice in self.choices:
+                if choice.when.holds(subject):
+                    return choice.value
+        except Unreadable as error:
+            raise unreadable(error) from error
         asked = "; ".join(c.when.describe() for c in self.choices)
         raise Conflict(
             Finding(
@@ -78,8 +83,33 @@ class AddFile:
                 )
             )
         values = {v.name: v.resolve(subject) for v in self.variables}
-        text = render(self.template, {**self.context, **values}, self.folder)
-        return (Splice(self.path, 0, 0, text.encode()),)
+        try:
+            text = render(self.template, {**self.context, **values}, self.folder)
+        except jinja2.TemplateError as error:
+            raise UsageError(
+                f"template {self.template} cannot be rendered: {type(error).__name__} {error}",
+                next_step="mend the template, or give it the variables that it asks for",
+            ) from error
+        data = text.encode()
+        if self.path.endswith(".py"):
+            self._must_parse(data)
+        return (Splice(self.path, 0, 0, data),)
+
+    def _must_parse(self, data: bytes) -> None:
+        try:
+            _ = Source(self.path, data).tree
+        except Unreadable as error:
+            raise Conflict(
+                Finding(
+                    code="file.syntax",
+                    message=f"{self.path}, rendered from {self.template}, is not Python: "
+                    f"{error.reason}",
+                    site=Site(self.path, 1),
+                    expected="a Python file",
+                    found=error.reason,
+                    next_step="mend the template, or the values that its variables have here",
+                )
+            ) from error
 
     def present(self, subject: Subject) -> bool:
         """See :class:`~patcher.edits.base.Edit`."""

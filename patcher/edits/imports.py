@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import libcst as cst
 
 from patcher.changes import Conflict, Splice
-from patcher.edits.base import Anchor, block, insert_at, own_lines
+from patcher.edits.base import Anchor, readable
 from patcher.edits.element import extended
+from patcher.edits.lines import below, insert_at, own_lines
+from patcher.edits.proof import flaw, refused
 from patcher.edits.region import rewrite
+from patcher.matching import same
 from patcher.model import Finding, Site
+from patcher.pattern import PatternError
 from patcher.probe import Fact, Subject
-from patcher.source import Source
+from patcher.source import Source, first_node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +25,8 @@ class AddImport:
     """Have ``from module import name`` at module level.
 
     A ``from module import (…)`` that is already there gets one name more; else a new line goes
-    after the last import at module level (``TYPE_CHECKING`` blocks do not count).
+    after the last import at module level (``TYPE_CHECKING`` blocks do not count), after the
+    docstring, or below the comments that the file begins with. ``name`` may be ``name as other``.
     """
 
     file: str | Fact
@@ -41,34 +46,54 @@ class AddImport:
                     next_step="find its new home with `ddpatch inventory`",
                 )
             )
-        return subject.tree.source(path)
+        return readable(subject, path)
+
+    def _wanted(self) -> ast.ImportFrom:
+        try:
+            (found,) = ast.parse(f"from {self.module} import {self.name}").body
+            if isinstance(found, ast.ImportFrom):
+                (alias,) = found.names
+                if alias.name != "*":
+                    return found
+        except (SyntaxError, ValueError):
+            pass
+        raise PatternError(
+            f"`from {self.module} import {self.name}` does not import one name",
+            next_step="name a module, and one name (`name` or `name as other`)",
+        )
 
     def plan(self, subject: Subject) -> tuple[Splice, ...]:
         """See :class:`~patcher.edits.base.Edit`."""
-        source = self._source(subject)
+        source, wanted = self._source(subject), self._wanted()
         imports = [n for n in source.tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
         for node in imports:
-            if isinstance(node, ast.ImportFrom) and self._same_module(node):
-                return (rewrite(source, node, self._extend),)
-        line = f"from {self.module} import {self.name}"
-        if imports:
-            last = own_lines(source, imports[-1], before=False)
-            after = (last.end_lineno or last.lineno) + 1
+            if isinstance(node, ast.ImportFrom) and _same_module(node, wanted):
+                names = [*node.names, *wanted.names]
+                meant = ast.ImportFrom(node.module, names, node.level)
+                return (rewrite(source, node, self._extend, meant),)
+        line = f"from {self.module} import {self.name}".encode() + source.newline
+        body = source.tree.body
+        if imports or _docstring(body):
+            last = own_lines(source, imports[-1] if imports else body[0])
+            one = insert_at(source, source.line_start(below(source, last)), line)
+            problem = flaw(source, last, one, [last, wanted])
+        elif body:
+            one = insert_at(source, source.line_start(_below_header(source, body[0])), line)
+            problem = flaw(source, own_lines(source, body[0]), one, [wanted, body[0]])
         else:
-            first = source.tree.body[:1]
-            docstring = first and isinstance(first[0], ast.Expr)
-            after = (first[0].end_lineno or 1) + 1 if docstring else 1
-        return (insert_at(source, source.line_start(after), block(source, line, b"")),)
-
-    def _same_module(self, node: ast.ImportFrom) -> bool:
-        return "." * node.level + (node.module or "") == self.module and node.names[0].name != "*"
+            return (insert_at(source, len(source.data), line),)
+        if problem:
+            raise refused(source, body[0], problem)
+        return (one,)
 
     def _extend(self, found: cst.CSTNode) -> cst.CSTNode:
-        if isinstance(found, cst.SimpleStatementLine):
-            return found.with_changes(body=[self._extend(found.body[0])])
         assert isinstance(found, cst.ImportFrom)
         assert not isinstance(found.names, cst.ImportStar)
-        new = cst.ImportAlias(name=cst.Name(self.name))
+        name, _, other = self.name.partition(" as ")
+        new = cst.ImportAlias(
+            name=cst.Name(name.strip()),
+            asname=cst.AsName(name=cst.Name(other.strip())) if other else None,
+        )
         names = list(found.names)
         if found.lpar is None or found.rpar is None:
             return found.with_changes(names=extended(names, new, None, None)[0])
@@ -80,14 +105,45 @@ class AddImport:
         )
 
     def present(self, subject: Subject) -> bool:
-        """See :class:`~patcher.edits.base.Edit`."""
+        """Whether the name is imported already at module level."""
+        try:
+            body = self._source(subject).tree.body
+        except Conflict:
+            return False
+        wanted = self._wanted()
         return any(
             isinstance(node, ast.ImportFrom)
-            and self._same_module(node)
-            and any(alias.name == self.name and not alias.asname for alias in node.names)
-            for node in self._source(subject).tree.body
+            and _same_module(node, wanted)
+            and any(same(alias, wanted.names[0]) for alias in node.names)
+            for node in body
         )
 
     def describe(self) -> str:
         """See :class:`~patcher.edits.base.Edit`."""
         return f"import {self.name} from {self.module}"
+
+
+def _same_module(node: ast.ImportFrom, wanted: ast.ImportFrom) -> bool:
+    same_name = (node.level, node.module) == (wanted.level, wanted.module)
+    return same_name and node.names[0].name != "*"
+
+
+def _docstring(body: list[ast.stmt]) -> bool:
+    return bool(body) and (
+        isinstance(body[0], ast.Expr)
+        and isinstance(body[0].value, ast.Constant)
+        and isinstance(body[0].value.value, str)
+    )
+
+
+def _below_header(source: Source, first: ast.stmt) -> int:
+    """The line below the shebang, the encoding and the licence, above the first statement.
+
+    The last of several blocks of comments belongs to the statement if it stands directly above.
+    """
+    start = first_node(first).lineno
+    comments = [n for n in range(1, start) if source.lines(n, n).strip()]
+    if not comments:
+        return start
+    ends = [n for n in comments if n + 1 not in comments]
+    return ends[-2 if len(ends) > 1 and ends[-1] + 1 == start else -1] + 1

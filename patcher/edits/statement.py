@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patcher.changes import Splice
-from patcher.edits.base import Anchor, above_comments, block, insert_at, own_lines, parsed
-from patcher.pattern import Match, Pattern
+from patcher.edits.base import Anchor
+from patcher.edits.lines import above, below, insert_at, own_lines, siblings
+from patcher.edits.proof import disjoint, flaw, refused
+from patcher.edits.template import Filled
+from patcher.matching import same
+from patcher.pattern import Match
 from patcher.probe import Subject
-from patcher.source import first_node
+from patcher.source import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,37 +25,69 @@ class _Insert(ABC):
     blank_lines: int = 0
 
     def present(self, subject: Subject) -> bool:
-        """Whether the statements are already there, next to nothing in particular."""
-        path = self.anchor.path(subject)
-        if path not in subject.tree:
-            return False
-        pattern = Pattern(self.code)
-        return bool(pattern.find(subject.tree.source(path), self.anchor.scope))
+        """Whether the statements stand directly beside an anchored one."""
+        return any(self._stands(match) for match in self.anchor.matches(subject))
+
+    def _stands(self, match: Match) -> bool:
+        code = Filled(self.code, match).statements()
+        block, index = siblings(match.source, match.source.statement(self._beside(match)))
+        return same(code, list(self._neighbours(block, index, len(code))))
 
     def plan(self, subject: Subject) -> tuple[Splice, ...]:
         """See :class:`~patcher.edits.base.Edit`."""
-        return tuple(self._place(match) for match in self.anchor.locate(subject))
+        found = self.anchor.locate(subject)
+        return disjoint(found[0].source, (self._place(match) for match in found))
+
+    def _place(self, match: Match) -> Splice:
+        source = match.source
+        statement = own_lines(source, self._beside(match))
+        filled = Filled(self.code, match)
+        code = filled.statements()
+        problem = ""
+        for text in filled.texts(source.newline, source.indent(statement)):
+            one = self._splice(source, statement, text + source.newline)
+            problem = flaw(source, statement, one, self._together(statement, code))
+            if not problem:
+                return one
+        raise refused(source, statement, problem, "look at how the code to insert is written")
 
     @abstractmethod
-    def _place(self, match: Match) -> Splice:
-        """The splice for one match."""
+    def _beside(self, match: Match) -> ast.AST:
+        """The node of the match that the code goes beside."""
+
+    @abstractmethod
+    def _neighbours(self, block: Sequence[ast.stmt], index: int, n: int) -> Sequence[ast.stmt]:
+        """The ``n`` statements of a block that stand where the code goes."""
+
+    @abstractmethod
+    def _splice(self, source: Source, statement: ast.stmt, text: bytes) -> Splice:
+        """The splice that puts whole lines beside the anchored statement."""
+
+    @abstractmethod
+    def _together(self, statement: ast.stmt, code: list[ast.stmt]) -> list[ast.stmt]:
+        """The anchored statement and the code, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InsertAfter(_Insert):
     """Put ``code`` on its own lines after the anchored statement, at its indentation.
 
+    Comments below a compound statement that stand further in than it stay with it.
     ``blank_lines`` go between the two. ``$X`` in ``code`` stands for what the anchor bound.
     """
 
-    def _place(self, match: Match) -> Splice:
-        source = match.source
-        statement = own_lines(source, match.nodes[-1], before=False)
-        line = (statement.end_lineno or statement.lineno) + 1
-        data = source.newline * self.blank_lines + block(
-            source, parsed(self.code, match), source.indent(statement)
-        )
-        return insert_at(source, source.line_start(line), data)
+    def _beside(self, match: Match) -> ast.AST:
+        return match.nodes[-1]
+
+    def _neighbours(self, block: Sequence[ast.stmt], index: int, n: int) -> Sequence[ast.stmt]:
+        return block[index + 1 : index + 1 + n]
+
+    def _splice(self, source: Source, statement: ast.stmt, text: bytes) -> Splice:
+        data = source.newline * self.blank_lines + text
+        return insert_at(source, source.line_start(below(source, statement)), data)
+
+    def _together(self, statement: ast.stmt, code: list[ast.stmt]) -> list[ast.stmt]:
+        return [statement, *code]
 
     def describe(self) -> str:
         """See :class:`~patcher.edits.base.Edit`."""
@@ -63,13 +101,18 @@ class InsertBefore(_Insert):
     ``blank_lines`` go between the two. ``$X`` in ``code`` stands for what the anchor bound.
     """
 
-    def _place(self, match: Match) -> Splice:
-        source = match.source
-        statement = own_lines(source, match.node, before=True)
-        indent = source.indent(statement)
-        line = above_comments(source, first_node(statement).lineno, indent)
-        data = block(source, parsed(self.code, match), indent) + source.newline * self.blank_lines
-        return insert_at(source, source.line_start(line), data)
+    def _beside(self, match: Match) -> ast.AST:
+        return match.node
+
+    def _neighbours(self, block: Sequence[ast.stmt], index: int, n: int) -> Sequence[ast.stmt]:
+        return block[max(0, index - n) : index]
+
+    def _splice(self, source: Source, statement: ast.stmt, text: bytes) -> Splice:
+        data = text + source.newline * self.blank_lines
+        return insert_at(source, source.line_start(above(source, statement)), data)
+
+    def _together(self, statement: ast.stmt, code: list[ast.stmt]) -> list[ast.stmt]:
+        return [*code, statement]
 
     def describe(self) -> str:
         """See :class:`~patcher.edits.base.Edit`."""
