@@ -10,7 +10,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from operator import eq
+from itertools import takewhile
+from operator import eq, le
 from typing import Any
 
 from patcher.matching import IGNORED, MANY, ONE, metavariable
@@ -29,9 +30,12 @@ def guards_of(pattern: ast.AST, at: Steps, where: Mapping[str, str]) -> Iterator
         if name in IGNORED or isinstance(value, ast.arguments):
             continue
         here = (*at, name)
-        if isinstance(value, list) and value and all(map(_is_one, value)):
-            yield partial(_reach, here), partial(_has_length, len(value))
-            for index, item in enumerate(value):
+        if isinstance(value, list):
+            first = list(takewhile(_is_one, value))
+            if first:
+                enough = eq if len(first) == len(value) else le
+                yield partial(_reach, here), partial(_has, enough, len(first))
+            for index, item in enumerate(first):
                 yield from _guards_at(item, (*here, index), where)
         elif isinstance(value, str) and isinstance(pattern, ast.Constant | ast.Name):
             yield partial(_reach, here), partial(eq, value)
@@ -64,8 +68,8 @@ def _is_one(item: object) -> bool:
     return isinstance(item, ast.expr) and metavariable(item, MANY) is None
 
 
-def _has_length(number: int, items: list[object]) -> bool:
-    return len(items) == number
+def _has(enough: Callable[[int, int], bool], number: int, items: list[object]) -> bool:
+    return enough(number, len(items))
 
 
 def _may_read(rx: re.Pattern[str], node: object) -> bool:

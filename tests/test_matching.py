@@ -27,6 +27,11 @@ _PATTERNS += [
     Pattern("$X = 1"),
     Pattern("f($X, *$Y)"),
     Pattern("import $NAME"),
+    Pattern("f(1, $...REST)"),
+    Pattern("f($X, $...REST)"),
+    Pattern("f(*$X, $...REST)"),
+    Pattern("class $N(Base, $...): $...BODY"),
+    Pattern("f($X, k=1, $...REST)"),
     Pattern("@$D\ndef $NAME($...): $...BODY"),
     Pattern("x: $T = $V"),
     Pattern("class $N($BASE): $...BODY", where={"BASE": "B.*"}),
@@ -34,6 +39,7 @@ _PATTERNS += [
 _CODE = [
     *chain.from_iterable(case.files.values() for q in inventory.QUERIES for case in q.cases),
     "self.size = other.size = 1\nself.time = 2\na, b = c\nx = 1\nx: int\nx: int = 2\n",
+    "f()\nf(k=1)\nf(2, k=1, j=2)\n",
     "f(1, *y)\nf(*y)\nimport os\nimport os.path as p\n@d\ndef g(a, b=1): pass\n",
     "class A(Base): pass\nclass B(m.Base): pass\nclass C(Other): pass\nclass D: pass\n",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patcher.changes import Splice
 from patcher.edits.base import Anchor
-from patcher.edits.lines import whole_lines
+from patcher.edits.lines import standing_alone
 from patcher.edits.proof import disjoint, flaw, refused
 from patcher.edits.template import Filled
 from patcher.pattern import MATCH, Match, Pattern, encoded
@@ -96,19 +96,7 @@ def replace_expression(
         for data in (text, b"(" + text + b")"):
             one = Splice(source.path, start, end, data)
             for expression in meant:
-                problem = flaw(source, around, one, [around], {node: expression})
+                problem = flaw(source, around, one, around, {node: expression})
                 if not problem:
                     return one
     raise refused(source, node, problem, "replace the statement around it instead")
-
-
-def standing_alone(source: Source, node: ast.AST) -> ast.stmt:
-    """The smallest statement around ``node`` that stands on whole lines of its own."""
-    statement = source.statement(node)
-    reason = whole_lines(source, statement)
-    if not reason:
-        return statement
-    for parent in source.ancestors(statement):
-        if isinstance(parent, ast.stmt) and not whole_lines(source, parent):
-            return parent
-    raise refused(source, statement, f"it {reason}")

@@ -10,7 +10,7 @@ import libcst as cst
 from patcher.changes import Conflict, Splice
 from patcher.edits.base import Anchor, readable
 from patcher.edits.element import extended
-from patcher.edits.lines import below, insert_at, own_lines
+from patcher.edits.lines import below, insert_at, on_lines_of, own_lines
 from patcher.edits.proof import flaw, refused
 from patcher.edits.region import rewrite
 from patcher.matching import same
@@ -76,10 +76,12 @@ class AddImport:
         if imports or _docstring(body):
             last = own_lines(source, imports[-1] if imports else body[0])
             one = insert_at(source, source.line_start(below(source, last)), line)
-            problem = flaw(source, last, one, [last, wanted])
+            around = on_lines_of(source, last)
+            problem = flaw(source, around, one, [*around, wanted])
         elif body:
             one = insert_at(source, source.line_start(_below_header(source, body[0])), line)
-            problem = flaw(source, own_lines(source, body[0]), one, [wanted, body[0]])
+            around = on_lines_of(source, own_lines(source, body[0], before=True))
+            problem = flaw(source, around, one, [wanted, *around])
         else:
             return (insert_at(source, len(source.data), line),)
         if problem:

@@ -6,30 +6,57 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from patcher.changes import Conflict, Splice
+from patcher.edits.proof import refused
 from patcher.model import Finding
 from patcher.source import Source, first_node
 
 
-def whole_lines(source: Source, statement: ast.stmt) -> str:
-    """Why a statement does not stand on logical lines of its own; empty if it does."""
-    start, end = source.span(statement)
-    last = (statement.end_lineno or statement.lineno) + 1
-    tail = source.data[end : source.line_start(last)]
-    if not source.begins_line(statement) or tail.split(b"#")[0].strip():
+def on_lines_of(source: Source, statement: ast.stmt) -> Sequence[ast.stmt]:
+    """A statement, with those of its block that share a line with it or with each other."""
+    block, index = siblings(source, statement)
+    first = last = index
+    while first and (block[first - 1].end_lineno or 0) >= first_node(block[first]).lineno:
+        first -= 1
+    end = len(block) - 1
+    while last < end and first_node(block[last + 1]).lineno <= (block[last].end_lineno or 0):
+        last += 1
+    return block[first : last + 1]
+
+
+def not_alone(source: Source, group: Sequence[ast.stmt]) -> str:
+    """Why statements do not stand on logical lines of their own; empty if they do."""
+    start, end = source.span(group[0])[0], source.span(group[-1])[1]
+    last = (group[-1].end_lineno or group[-1].lineno) + 1
+    tail = source.data[end : source.line_start(last)].lstrip(b" \t;")
+    if not source.begins_line(group[0]) or tail.split(b"#")[0].strip():
         return "shares its line with other code"
-    if isinstance(statement, ast.If) and source.data[start:].startswith(b"elif"):
+    if isinstance(group[0], ast.If) and source.data[start:].startswith(b"elif"):
         return "is an `elif`: a branch of the `if` before it"
     return ""
 
 
-def own_lines(source: Source, node: ast.AST) -> ast.stmt:
-    """The statement around ``node``, if new lines can stand before and after it.
+def standing_alone(source: Source, node: ast.AST) -> Sequence[ast.stmt]:
+    """The fewest statements around ``node`` that stand on whole lines of their own."""
+    group = on_lines_of(source, source.statement(node))
+    while reason := not_alone(source, group):
+        parent = next((a for a in source.ancestors(group[0]) if isinstance(a, ast.stmt)), None)
+        if parent is None:
+            raise refused(source, group[0], f"it {reason}")
+        group = on_lines_of(source, parent)
+    return group
+
+
+def own_lines(source: Source, node: ast.AST, *, before: bool = False) -> ast.stmt:
+    """The statement around ``node``, if new lines can stand after it, or ``before`` it.
 
     Raises Conflict for an ``elif`` (nothing can stand before one, and what stands after it is
-    after the whole chain) and for a statement that shares its line with another.
+    after the whole chain) and for a statement that shares its line with another there.
     """
     statement = source.statement(node)
-    reason = whole_lines(source, statement)
+    group = on_lines_of(source, statement)
+    reason = not_alone(source, group)
+    if not reason and statement is not group[0 if before else -1]:
+        reason = "shares its line with other code"
     if not reason:
         return statement
     site = source.site(statement)

@@ -23,7 +23,7 @@ _SKIPPED = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 def flaw(
     source: Source,
-    around: ast.stmt,
+    around: Sequence[ast.stmt],
     one: Splice,
     meant: Sequence[ast.stmt],
     instead: Mapping[ast.AST, ast.AST] | None = None,
@@ -32,16 +32,16 @@ def flaw(
 ) -> str:
     """Why a splice is not what was meant; empty if it is.
 
-    ``around`` is the statement, on whole lines of its own, in or beside which the splice lies.
+    ``around`` are the statements, on whole lines of their own, in or beside which the splice lies;
     ``meant`` are the statements that must stand there then, with ``instead`` in the place of some
     of their nodes; with ``comments``, those too must stay where they are.
     """
-    first = first_node(around).lineno
+    first, last = first_node(around[0]).lineno, around[-1].end_lineno or around[-1].lineno
     start = min(source.line_start(first), one.start)
-    end = max(source.line_start((around.end_lineno or first) + 1), one.end)
+    end = max(source.line_start(last + 1), one.end)
     old = source.data[start:end]
     new = source.data[start : one.start] + one.data + source.data[one.end : end]
-    nested = bool(source.indent(around))
+    nested = bool(source.indent(around[0]))
     try:
         body = _read(source, new, nested)
     except Unreadable as error:
@@ -92,9 +92,9 @@ def _comments(source: Source, lines: bytes, nested: bool) -> list[tuple[str, str
 def disjoint(source: Source, splices: Iterable[Splice]) -> tuple[Splice, ...]:
     """The splices of one edit. Raises Conflict where its places lie within each other."""
     found = tuple(splices)
-    at = 0
+    at, before = 0, (-1, -1)
     for one in sorted(found, key=lambda s: (s.start, s.end)):
-        if one.start < at:
+        if one.start < at or (one.start, one.end) == before:
             site = source.site_at(one.start, one.end)
             raise Conflict(
                 Finding(
@@ -102,11 +102,11 @@ def disjoint(source: Source, splices: Iterable[Splice]) -> tuple[Splice, ...]:
                     message=f"{site}: two places of one edit overlap",
                     site=site,
                     expected="places apart from each other",
-                    found=source.lines(site.line, site.line).decode().strip(),
+                    found=one.data.decode(errors="replace").strip() + " where another one goes",
                     next_step="narrow the anchor, or edit what holds them both",
                 )
             )
-        at = one.end
+        at, before = one.end, (one.start, one.end)
     return found
 
 

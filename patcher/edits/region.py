@@ -9,13 +9,13 @@ makes of it must be proven (:mod:`patcher.edits.proof`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from patcher.changes import Conflict, Splice
-from patcher.edits.expression import standing_alone
+from patcher.edits.lines import standing_alone
 from patcher.edits.proof import flaw, refused
 from patcher.source import Source, first_node
 
@@ -44,38 +44,38 @@ def rewrite(
     comment where it was. Raises Conflict where it is not, and where LibCST cannot read the lines.
     """
     around = standing_alone(source, node)
-    first = first_node(around).lineno
-    old = source.lines(first, around.end_lineno or first)
+    first = first_node(around[0]).lineno
+    old = source.lines(first, around[-1].end_lineno or first)
     try:
         new = _rewritten(source, node, around, change)
     except Conflict:
         raise
     except Exception as error:
         reason = f"LibCST cannot rewrite these lines ({type(error).__name__})"
-        raise refused(source, around, reason, _NEXT) from error
+        raise refused(source, around[0], reason, _NEXT) from error
     one = _narrow(source, source.line_start(first), old, new)
-    if problem := flaw(source, around, one, [around], {node: meant}, comments=True):
-        raise refused(source, around, problem, _NEXT)
+    if problem := flaw(source, around, one, around, {node: meant}, comments=True):
+        raise refused(source, around[0], problem, _NEXT)
     return one
 
 
 def _rewritten(
     source: Source,
     node: ast.expr | ast.stmt,
-    around: ast.stmt,
+    around: Sequence[ast.stmt],
     change: Callable[[cst.CSTNode], cst.CSTNode],
 ) -> bytes:
-    first = first_node(around).lineno
-    nested = bool(source.indent(around))
+    first = first_node(around[0]).lineno
+    nested = bool(source.indent(around[0]))
     header = _HEADER + source.newline if nested else b""
-    text = header + source.lines(first, around.end_lineno or first)
+    text = header + source.lines(first, around[-1].end_lineno or first)
     module = cst.parse_module(text)
     if module.bytes != text:
         reason = "LibCST does not give these lines back unchanged"
-        raise refused(source, around, reason, _NEXT)
+        raise refused(source, around[0], reason, _NEXT)
     target = _find(source, node, module, first - 1 - int(nested))
     if target is None:
-        raise refused(source, around, "LibCST has no such node there", _NEXT)
+        raise refused(source, around[0], "LibCST has no such node there", _NEXT)
     changed = module.deep_replace(target, change(target))
     assert isinstance(changed, cst.Module)
     return changed.bytes.removeprefix(header)

@@ -6,10 +6,11 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from patcher.changes import Splice
 from patcher.edits.base import Anchor
-from patcher.edits.lines import above, below, insert_at, own_lines, siblings
+from patcher.edits.lines import above, below, insert_at, on_lines_of, own_lines, siblings
 from patcher.edits.proof import disjoint, flaw, refused
 from patcher.edits.template import Filled
 from patcher.matching import same
@@ -23,6 +24,8 @@ class _Insert(ABC):
     anchor: Anchor
     code: str
     blank_lines: int = 0
+
+    _is_before: ClassVar[bool]
 
     def present(self, subject: Subject) -> bool:
         """Whether the statements stand directly beside an anchored one."""
@@ -40,13 +43,15 @@ class _Insert(ABC):
 
     def _place(self, match: Match) -> Splice:
         source = match.source
-        statement = own_lines(source, self._beside(match))
+        statement = own_lines(source, self._beside(match), before=self._is_before)
+        around = on_lines_of(source, statement)
         filled = Filled(self.code, match)
         code = filled.statements()
         problem = ""
         for text in filled.texts(source.newline, source.indent(statement)):
             one = self._splice(source, statement, text + source.newline)
-            problem = flaw(source, statement, one, self._together(statement, code))
+            meant = [*code, *around] if self._is_before else [*around, *code]
+            problem = flaw(source, around, one, meant)
             if not problem:
                 return one
         raise refused(source, statement, problem, "look at how the code to insert is written")
@@ -63,10 +68,6 @@ class _Insert(ABC):
     def _splice(self, source: Source, statement: ast.stmt, text: bytes) -> Splice:
         """The splice that puts whole lines beside the anchored statement."""
 
-    @abstractmethod
-    def _together(self, statement: ast.stmt, code: list[ast.stmt]) -> list[ast.stmt]:
-        """The anchored statement and the code, in order."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class InsertAfter(_Insert):
@@ -75,6 +76,8 @@ class InsertAfter(_Insert):
     Comments below a compound statement that stand further in than it stay with it.
     ``blank_lines`` go between the two. ``$X`` in ``code`` stands for what the anchor bound.
     """
+
+    _is_before = False
 
     def _beside(self, match: Match) -> ast.AST:
         return match.nodes[-1]
@@ -85,9 +88,6 @@ class InsertAfter(_Insert):
     def _splice(self, source: Source, statement: ast.stmt, text: bytes) -> Splice:
         data = source.newline * self.blank_lines + text
         return insert_at(source, source.line_start(below(source, statement)), data)
-
-    def _together(self, statement: ast.stmt, code: list[ast.stmt]) -> list[ast.stmt]:
-        return [statement, *code]
 
     def describe(self) -> str:
         """See :class:`~patcher.edits.base.Edit`."""
@@ -101,6 +101,8 @@ class InsertBefore(_Insert):
     ``blank_lines`` go between the two. ``$X`` in ``code`` stands for what the anchor bound.
     """
 
+    _is_before = True
+
     def _beside(self, match: Match) -> ast.AST:
         return match.node
 
@@ -110,9 +112,6 @@ class InsertBefore(_Insert):
     def _splice(self, source: Source, statement: ast.stmt, text: bytes) -> Splice:
         data = text + source.newline * self.blank_lines
         return insert_at(source, source.line_start(above(source, statement)), data)
-
-    def _together(self, statement: ast.stmt, code: list[ast.stmt]) -> list[ast.stmt]:
-        return [*code, statement]
 
     def describe(self) -> str:
         """See :class:`~patcher.edits.base.Edit`."""

@@ -10,6 +10,8 @@ from patcher.edits import (
     AddElement,
     AddImport,
     AddKeyword,
+    AddMember,
+    AddMethod,
     Edit,
     InsertAfter,
     InsertBefore,
@@ -17,6 +19,7 @@ from patcher.edits import (
     WidenCondition,
     WrapCall,
 )
+from patcher.model import UsageError
 from patcher.pattern import PatternError
 from tests.edits.small import PATH, at, edited, subject
 
@@ -267,3 +270,78 @@ def test_a_chain_of_nine_hundred_attributes_is_an_expression_too() -> None:
     before = f"y = f({chain}, {chain})\n"
     assert edited(edit, before) in (f"y = g({before[4:-1]}, {chain})\n", REGION)
     assert not edit.present(subject(before))
+
+
+@pytest.mark.parametrize(
+    ("edit", "before", "after"),
+    [
+        (InsertBefore(anchor=at("a()"), code="y = 2"), "a(); b()\n", "y = 2\na(); b()\n"),
+        (InsertBefore(anchor=at("b()"), code="y = 2"), "a(); b()\n", "conflict: anchor.place"),
+        (InsertAfter(anchor=at("b()"), code="y = 2"), "a(); b();\n", "a(); b();\ny = 2\n"),
+        (InsertAfter(anchor=at("a()"), code="y = 2"), "a(); b()\n", "conflict: anchor.place"),
+        (AddElement(anchor=at("[1]"), element="2"), "a(); b([1]) # c\n", "a(); b([1, 2]) # c\n"),
+        (ReplaceExpression(anchor=at("a"), by="d"), "if 1: b(a); c\n", "if 1: b(d); c\n"),
+        (ReplaceExpression(anchor=at("a"), by="d"), "x = f'{a}'\n", None),
+        (
+            InsertAfter(anchor=at("f($X)", expect=2), code="y"),
+            "f(f(a))\n",
+            "conflict: edit.overlap",
+        ),
+    ],
+)
+def test_statements_that_share_a_line(edit: Edit, before: str, after: str | None) -> None:
+    assert edited(edit, before) in ((REGION, "x = f'{d}'\n") if after is None else (after,))
+
+
+@pytest.mark.parametrize(
+    ("edit", "pristine", "applied"),
+    [
+        (ReplaceExpression(anchor=at("f($X)"), by="g($X)"), "f(a); g(a)\n", "g(a); g(a)\n"),
+        (ReplaceExpression(anchor=at("f($X)"), of="X", by="b"), "f(a); b\n", "f(b); b\n"),
+        (ReplaceExpression(anchor=at("f($X)"), by="$X"), "f(a); a\n", "a; a\n"),
+        (ReplaceExpression(anchor=at("$A < $B"), by="$B > $A"), "a < b\nb > a\n", "b > a\nb > a\n"),
+        (ReplaceExpression(anchor=at("f($...A)"), by="f($...A, k=1)"), "f(a)\n", "f(a, k=1)\n"),
+        (WrapCall(anchor=at("f($X)"), function="g"), "f(a); g(f)\n", "g(f(a)); g(f)\n"),
+        (WrapCall(anchor=at("f($X)"), function="g", of="X"), "f(a); g(a)\n", "f(g(a)); g(a)\n"),
+        (InsertAfter(anchor=at("a()"), code="b()"), "b()\na()\nc\nb()\n", "b()\na()\nb()\nc\n"),
+        (InsertBefore(anchor=at("a()"), code="b()\nc()"), "c()\na()\nb()\n", "b()\nc()\na()\n"),
+        (InsertAfter(anchor=at("f($X)"), code="g($X)"), "f(1)\ng(2)\n", "f(1)\ng(1)\n"),
+        (AddElement(anchor=at("f($X, $L)"), to="L", element="$X"), "f(1, [2])\n", "f(1, [2, 1])\n"),
+        (AddKeyword(anchor=at("f($X)"), name="k", value="$X"), "f(1)\n", "f(1, k=1)\n"),
+        (
+            WidenCondition(anchor=at("if $TEST: $..."), alternative="c"),
+            "if a and c: 1\n",
+            "if a or c: 1\n",
+        ),
+        (
+            AddMethod(file=PATH, cls="C", after="f", code="def g(s): 1"),
+            "class C:\n def f(s): 1\n",
+            "class C:\n def f(s): 1\n x = 1\n def g(s): 2\n",
+        ),
+        (
+            AddMember(file=PATH, cls="C", after="A", name="B"),
+            "class C:\n A = 1\n",
+            "class C:\n A = 1\n C = 2\n B = 3\n",
+        ),
+    ],
+)
+def test_present_means_that_the_anchored_place_is_so(
+    edit: Edit, pristine: str, applied: str
+) -> None:
+    assert not edited(edit, pristine).startswith("conflict")
+    assert not edit.present(subject(pristine))
+    if not isinstance(edit, AddKeyword):
+        assert edit.present(subject(applied))
+
+
+def test_a_swap_cannot_be_seen_and_is_not_guessed() -> None:
+    edit = ReplaceExpression(anchor=at("$A < $B"), by="$B < $A")
+    assert edited(edit, "x = a < b\n") == "x = b < a\n"
+    assert not edit.present(subject("x = a < b\n"))
+
+
+@pytest.mark.parametrize("expect", [0, -1])
+def test_an_anchor_expects_a_match(expect: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        at("x = 1", expect=expect)
+    assert caught.value.next_step
