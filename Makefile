@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench lock clean
+.PHONY: help demo test test-all mutate lint format bench lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## */\t/' | expand -t 12
@@ -29,6 +29,10 @@ test: $(VENV)/.test    ## all tests that CI runs
 
 test-all: $(VENV)/.test    ## every test
 	$(BIN)/python -m pytest -n 2
+
+mutate: $(VENV)/.test    ## mutation tests of the modules that must not be wrong
+	$(BIN)/mutmut run
+	$(BIN)/mutmut results
 
 lint: $(VENV)/.test    ## format, lint and types
 	$(BIN)/ruff format --check .

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from inventory import Cache, run
+from inventory.model import Row
 from patcher.ledger import Ledger, Status, dispatch_rows, key_of, load_ledger
-from patcher.model import UsageError
+from patcher.model import Site, UsageError
 from patcher.patchset import PatchSet, load_set
 from patcher.plan import make_plan
 from patcher.probe import Subject
@@ -77,6 +78,29 @@ def test_a_bad_entry_is_named(tmp_path: Path, old: str, new: str, words: str) ->
     with pytest.raises(UsageError, match=words) as caught:
         ledger(tmp_path, GOOD.replace(old, new, 1))
     assert "ledger" in caught.value.message
+
+
+def row(path: str, scope: str, symbol: str, line: int) -> Row:
+    return Row(Site(path, line, scope=scope), {"symbol": symbol, "test": f"{symbol}()"})
+
+
+def test_gaps_are_what_is_new_and_what_is_more_or_less(tmp_path: Path) -> None:
+    known = ledger(tmp_path, GOOD)
+    decided = [row("sglang/a.py", "f", "DFLASH", 1), row("sglang/b.py", "", "DFLASH", 2)]
+    assert list(known.gaps(decided)) == []
+    assert list(known.gaps([*decided, row("sglang/a.py", "f", "DFLASH", 3)])) == []
+    more = [row("sglang/b.py", "", "DFLASH", n) for n in (4, 5)]
+    (counted,) = known.gaps(more)
+    assert counted.code == "dispatch.recounted"
+    assert "2 time(s): lines 4, 5" in counted.message
+    assert counted.expected.startswith("1 place")
+    (new,) = known.gaps(
+        [row("sglang/a.py", "g", "DFLASH", 6), row("sglang/a.py", "g", "DFLASH", 7)]
+    )
+    assert new.code == "dispatch.undecided"
+    assert new.site is not None
+    assert (new.site.path, new.site.line) == ("sglang/a.py", 6)
+    assert new.found == "DFLASH()"
 
 
 def _levels(patch_set: PatchSet, tree: Tree, cache: Cache) -> tuple[str, list[str]]:

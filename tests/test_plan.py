@@ -11,8 +11,8 @@ from inventory.model import Coverage, Inventory
 from patcher.changes import Splice, splice
 from patcher.edits import Anchor, InsertAfter
 from patcher.ledger import load_ledger
-from patcher.manifest import manifest_module, pristine, read_manifest
-from patcher.model import Outcome, UsageError
+from patcher.manifest import manifest_module, manifests, pristine, read_manifest
+from patcher.model import Outcome, Refusal, UsageError
 from patcher.patchset import Patch, PatchSet, Strategy, load_set, ordered
 from patcher.plan import Plan, make_plan
 from patcher.probe import Shows, Subject
@@ -140,6 +140,40 @@ def test_a_missing_original_is_named() -> None:
     assert told is not None
     with pytest.raises(UsageError, match=r"greeter/core\.py"):
         pristine(patched(plan), told, plan.patch_set.manifest, lambda _: None)
+
+
+@pytest.mark.parametrize("path", ["greeter/core.py", "greeter/esperanto.py"])
+def test_going_back_to_the_originals_loses_nobodys_edit(path: str) -> None:
+    plan = planned(greeter())
+    after = patched(plan)
+    told = read_manifest(after, plan.patch_set.manifest)
+    assert told is not None
+    edited = after.with_changes({path: after.read(path) + b"# mine\n"})
+    with pytest.raises(Refusal) as caught:
+        pristine(edited, told, plan.patch_set.manifest, lambda _: b"")
+    assert [f.site.path for f in caught.value.findings if f.site] == [path]
+    assert caught.value.findings[0].expected == after.files[path].sha256
+    assert caught.value.findings[0].found == edited.files[path].sha256
+    assert path in caught.value.message
+
+
+def test_a_file_that_is_an_original_already_stays_and_the_others_go_back() -> None:
+    before = greeter()
+    plan = planned(before)
+    after = patched(plan)
+    told = read_manifest(after, plan.patch_set.manifest)
+    assert told is not None
+    half = after.with_changes({"greeter/core.py": before.read("greeter/core.py")})
+    back = pristine(half, told, plan.patch_set.manifest, lambda _: None)
+    assert back.digest == before.digest
+
+
+def test_every_manifest_in_a_tree_is_found() -> None:
+    after = patched(planned(greeter()))
+    assert [(p, m.set_label) for p, m in manifests(after)] == [
+        ("greeter/_ddpatch_manifest.py", "greeting@3")
+    ]
+    assert list(manifests(greeter())) == []
 
 
 @pytest.mark.parametrize("content", ["FORMAT = 99\n", "x = (\n", "FORMAT = 1\n", "FORMAT = f()\n"])

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from patcher.model import FileEntry, InstallFacts, Manifest, UsageError
-from patcher.store import PatchCommit, SnapshotRef, Store
+from patcher.refs import PatchCommit, SnapshotRef
+from patcher.store import Store
 
 FILES = {
     "sglang/__init__.py": b"x = 1\n",
