@@ -17,6 +17,7 @@ and the first one wins.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -171,16 +172,11 @@ class Pattern:
             return []
         heads = self._compiled[0]
         matcher = Matcher()
-        try:
+        with self._bounded(source):
             if len(heads) > 1:
                 found = list(self._runs(source, heads, matcher))
             else:
                 found = list(self._single(source, heads[0], matcher))
-        except TooManySteps:
-            raise PatternError(
-                f"pattern {self.text!r} has too many ways to match in {source.path}",
-                next_step="use fewer `$...` and metavariable keywords, or name a scope around it",
-            ) from None
         kept = [m for m in found if scope is None or source.scope_of(m.node) == scope]
         return sorted(kept, key=lambda m: (m.site.line, m.site.column))
 
@@ -188,7 +184,18 @@ class Pattern:
         """Whether a one-piece pattern matches this very node, given what is bound already."""
         heads = self._compiled[0]
         ways = Matcher().node(heads[0], node, dict(bound))
-        return len(heads) == 1 and any(True for _ in self._first(source, ways, (node,)))
+        with self._bounded(source):
+            return len(heads) == 1 and any(True for _ in self._first(source, ways, (node,)))
+
+    @contextlib.contextmanager
+    def _bounded(self, source: Source) -> Iterator[None]:
+        try:
+            yield
+        except (TooManySteps, RecursionError):
+            raise PatternError(
+                f"pattern {self.text!r} has too many ways to match in {source.path}",
+                next_step="use fewer `$...` and metavariable keywords, or nest it less deeply",
+            ) from None
 
     def _single(self, source: Source, head: ast.AST, matcher: Matcher) -> Iterator[Match]:
         kinds = _kinds_of(head)

@@ -106,6 +106,13 @@ def test_too_many_ways_is_an_error_that_says_so() -> None:
     assert caught.value.next_step
 
 
+def test_a_pattern_that_is_nested_too_deeply_says_so() -> None:
+    chain = ".".join(["a"] * 900)
+    with pytest.raises(PatternError) as caught:
+        Pattern(f"{chain}.$X").find(Source("x.py", f"{chain}.b\n".encode()))
+    assert caught.value.next_step
+
+
 _NAMES = ["a", "b", "c"]
 
 

@@ -34,7 +34,7 @@ class Filled:
 
     def statements(self) -> list[ast.stmt]:
         """The statements that the template stands for."""
-        body = self._tree(self._code, "").body
+        body = self._tree(self._code).body
         if not body:
             raise PatternError(
                 f"template {self.template!r} has no code", next_step="write whole statements"
@@ -43,7 +43,7 @@ class Filled:
 
     def expression(self) -> ast.expr:
         """The expression that the template stands for; of ``*x``, the starred one."""
-        tree = self._tree(f"[\n{self._code}\n]", "*")
+        tree = self._tree(f"[\n{self._code}\n]")
         (statement,) = tree.body
         assert isinstance(statement, ast.Expr)
         if not isinstance(statement.value, ast.List) or len(statement.value.elts) != 1:
@@ -53,16 +53,15 @@ class Filled:
             )
         return statement.value.elts[0]
 
-    def _tree(self, code: str, star: str) -> ast.Module:
+    def _tree(self, code: str) -> ast.Module:
         starred = code.replace(MANY, f"*{MANY}")
         errors: list[Exception] = []
         for variant in (code, starred):
             try:
-                tree = ast.parse(variant)
+                filled = _Filler(self.match).visit(ast.parse(variant))
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 errors.append(error)
                 continue
-            filled = _Filler(self.match).visit(tree)
             assert isinstance(filled, ast.Module)
             return filled
         raise PatternError(
