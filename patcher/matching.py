@@ -66,9 +66,15 @@ class Matcher:
         self.limit = limit
         self.steps = 0
 
+    def step(self) -> None:
+        """Count a step. Raises TooManySteps."""
+        self.steps += 1
+        if self.steps > self.limit:
+            raise TooManySteps
+
     def node(self, pattern: Any, node: Any, bound: Bindings) -> Iterator[Bindings]:
         """All ways in which a pattern node matches a node, as extended bindings."""
-        self._step()
+        self.step()
         name = metavariable(pattern, ONE)
         if name is not None:
             if isinstance(node, ast.keyword):
@@ -92,17 +98,30 @@ class Matcher:
         self, patterns: Sequence[Any], nodes: Sequence[Any], bound: Bindings
     ) -> Iterator[Bindings]:
         """All ways in which a sequence matches another; a ``$...`` takes the fewest first."""
-        many = sum(_many(pattern) is not None for pattern in patterns)
-        if len(patterns) - many > len(nodes) or (not many and len(patterns) != len(nodes)):
+        many = [_many(pattern) for pattern in patterns]
+        single = many.count(None)
+        if single == len(patterns):
+            if single == len(nodes):
+                yield from self._one_by_one(patterns, nodes, 0, bound)
+        elif single <= len(nodes):
+            for found, _ in _Run(self, patterns, nodes, bound, many, whole=True).ways(0, 0, bound):
+                yield found
+
+    def _one_by_one(
+        self, patterns: Sequence[Any], nodes: Sequence[Any], index: int, bound: Bindings
+    ) -> Iterator[Bindings]:
+        if index == len(patterns):
+            yield bound
             return
-        for found, _ in _Run(self, patterns, nodes, bound, whole=True).ways(0, 0, bound):
-            yield found
+        for step in self.element(patterns[index], nodes[index], bound):
+            yield from self._one_by_one(patterns, nodes, index + 1, step)
 
     def prefixes(
         self, patterns: Sequence[Any], nodes: Sequence[Any]
     ) -> Iterator[tuple[Bindings, int]]:
         """All ways in which patterns match the first nodes, with how many nodes they take."""
-        return _Run(self, patterns, nodes, {}, whole=False).ways(0, 0, {})
+        many = [_many(pattern) for pattern in patterns]
+        return _Run(self, patterns, nodes, {}, many, whole=False).ways(0, 0, {})
 
     def element(self, pattern: Any, node: Any, bound: Bindings) -> Iterator[Bindings]:
         """All ways in which one item of a sequence matches another."""
@@ -111,11 +130,6 @@ class Matcher:
             yield from self._parameter(pattern, node, bound)
         else:
             yield from self.node(pattern, node, bound)
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps > self.limit:
-            raise TooManySteps
 
     def _same_kind(self, pattern: ast.AST, node: ast.AST, bound: Bindings) -> Iterator[Bindings]:
         open_fields = _OPEN_IF_ABSENT.get(type(pattern), ())
@@ -216,11 +230,12 @@ class _Run:
         patterns: Sequence[Any],
         nodes: Sequence[Any],
         bound: Bindings,
+        many: list[str | None],
         *,
         whole: bool,
     ) -> None:
         self._matcher, self._patterns, self._nodes, self._whole = matcher, patterns, nodes, whole
-        self._many = [_many(pattern) for pattern in patterns]
+        self._many = many
         self._failed: set[tuple[int, int]] | None = None
         if sum(name is not None for name in self._many) > 1:
             self._failed = set()
@@ -265,7 +280,7 @@ class _Run:
             taken = list(self._nodes[j:end])
             if kinds and any(node.kind not in kinds for node in taken):
                 return
-            self._matcher._step()
+            self._matcher.step()
             for step in _bind(name, taken, bound):
                 yield from self.ways(i + 1, end, step)
 

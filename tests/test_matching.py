@@ -106,6 +106,12 @@ def test_too_many_ways_is_an_error_that_says_so() -> None:
     assert caught.value.next_step
 
 
+def test_sequences_of_nothing_but_many_are_counted_too() -> None:
+    pattern = Pattern("f($...A, $...B, $...C, $...D, $...E)", {"E": "nothing"})
+    with pytest.raises(PatternError, match="too many ways"):
+        pattern.find(Source("x.py", f"f({_ARGS})\n".encode()))
+
+
 def test_a_pattern_that_is_nested_too_deeply_says_so() -> None:
     chain = ".".join(["a"] * 900)
     with pytest.raises(PatternError) as caught:
