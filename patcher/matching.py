@@ -66,9 +66,9 @@ class Matcher:
         self.limit = limit
         self.steps = 0
 
-    def step(self) -> None:
-        """Count a step. Raises TooManySteps."""
-        self.steps += 1
+    def step(self, number: int = 1) -> None:
+        """Count steps. Raises TooManySteps."""
+        self.steps += number
         if self.steps > self.limit:
             raise TooManySteps
 

@@ -183,9 +183,11 @@ class Pattern:
     def fits(self, source: Source, node: ast.AST, bound: Mapping[str, Any]) -> bool:
         """Whether a one-piece pattern matches this very node, given what is bound already."""
         heads = self._compiled[0]
-        ways = Matcher().node(heads[0], node, dict(bound))
+        matcher = Matcher()
+        ways = matcher.node(heads[0], node, dict(bound))
         with self._bounded(source):
-            return len(heads) == 1 and any(True for _ in self._first(source, ways, (node,)))
+            found = self._first(source, ways, (node,), matcher)
+            return len(heads) == 1 and any(True for _ in found)
 
     @contextlib.contextmanager
     def _bounded(self, source: Source) -> Iterator[None]:
@@ -205,7 +207,7 @@ class Pattern:
                 if not test(read(node)):
                     break
             else:
-                yield from self._first(source, matcher.node(head, node, {}), (node,))
+                yield from self._first(source, matcher.node(head, node, {}), (node,), matcher)
 
     @cached_property
     def _guards(self) -> tuple[Guard, ...]:
@@ -227,19 +229,32 @@ class Pattern:
         for bindings, taken in matcher.prefixes(heads, body):
             if taken:
                 nodes = tuple(body[:taken])
-                for match in self._first(source, iter([bindings]), nodes):
+                for match in self._first(source, iter([bindings]), nodes, matcher):
                     return match
         return None
 
     def _first(
-        self, source: Source, ways: Iterator[Bindings], nodes: tuple[ast.AST, ...]
+        self,
+        source: Source,
+        ways: Iterator[Bindings],
+        nodes: tuple[ast.AST, ...],
+        matcher: Matcher,
     ) -> Iterator[Match]:
         for bindings in ways:
             match = Match(source, nodes, {**bindings, MATCH: nodes[0]})
-            if all(re.fullmatch(rx, match.text(n), re.DOTALL) for n, rx in self.where.items()):
+            if all(self._narrowed(match, name, matcher) for name in self.where):
                 yield match
                 return
 
+    def _narrowed(self, match: Match, name: str, matcher: Matcher) -> bool:
+        found = match.bindings[name]
+        if isinstance(found, list):
+            matcher.step(_READING * len(found))
+        return re.fullmatch(self.where[name], match.text(name), re.DOTALL) is not None
+
+
+_READING = 4
+"""How many steps it takes to read the source text of one item."""
 
 _Compiled = tuple[tuple[ast.AST, ...], tuple[str, ...], tuple[bytes, ...], tuple[bytes, ...]]
 """Nodes, metavariables, hints and names of a pattern."""
