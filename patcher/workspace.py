@@ -188,7 +188,7 @@ class Workspace:
             if found.set_name != patch_set.name or path != patch_set.manifest:
                 raise Refusal(
                     f"{ref.target} has another patch set in it: {found.set_label} ({path})",
-                    next_step=f"take it out first: `ddpatch rollback {ref.target}`, and snapshot again",
+                    next_step=f"`ddpatch rollback {ref.target}` takes it out; then snapshot again",
                 )
             told = found
             tree = pristine(tree, told, path, self.store.content)
