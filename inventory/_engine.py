@@ -14,14 +14,13 @@ import hashlib
 import importlib
 import pkgutil
 import platform
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache as memo
 from pathlib import Path
 from types import ModuleType
 
-import patcher.matching
-import patcher.pattern
 import patcher.source
 from inventory._cache import Cache
 from inventory._order import ordered, place
@@ -30,7 +29,11 @@ from inventory.model import Coverage, FileAnswer, Inventory, Query, Row
 from patcher.source import Source, Unreadable
 from patcher.tree import Tree
 
+_READERS = ("guards", "matching", "model", "pattern", "source", "tree")
+"""The modules of ``patcher`` that decide what a query sees."""
+
 _RUNTIME = "sglang/srt/"
+_EDGES = re.compile(rb"^\W+|\W+$")
 _FAMILY = "sglang/srt/speculative/"
 
 Progress = Callable[[int, int], None]
@@ -71,7 +74,7 @@ def run(
         if known is not None:
             return replace(known, version=tree.facts.version)
     answers = _answers(tree, queries, identity, cache, progress)
-    inventory = _resolve(_collect(tree, queries, answers), queries)
+    inventory = _resolve(_completed(tree, queries, answers), queries)
     inventory = replace(inventory, missing=_missing(inventory, tree, queries))
     if cache is not None:
         cache.put_tree(identity, inventory)
@@ -101,6 +104,53 @@ def _answers(
     if cache is not None:
         cache.put_files(identity, {keys[p]: a for p, a in fresh.items()})
     return answers | fresh
+
+
+def _completed(
+    tree: Tree, queries: Sequence[Query], answers: Mapping[str, FileAnswer]
+) -> Inventory:
+    """All rows, also of files that only the names of this very tree show to have some.
+
+    The words of a query hold for all known releases, so there is rarely such a name.
+    """
+    asked: set[tuple[str, str]] = set()
+    while True:
+        raw = _collect(tree, queries, answers)
+        names = {query: found for query in queries if (found := _beyond_words(query, raw))}
+        more: dict[str, FileAnswer] = {}
+        for path in tree.python_files() if names else ():
+            source = Source(path, tree.read(path))
+            again = [
+                query
+                for query, found in names.items()
+                if (path, query.id) not in asked
+                and any(name in source.data for name in found)
+                and not wanted(source, [query])
+            ]
+            if again:
+                asked.update((path, query.id) for query in again)
+                more[path] = _merged(answers[path], _asked(source, again))
+        if not more:
+            return raw
+        answers = {**answers, **more}
+
+
+def _beyond_words(query: Query, raw: Inventory) -> list[bytes]:
+    """The names that a file can contain without a word of the query."""
+    if query.names is None:
+        return []
+    return sorted(
+        {
+            name
+            for name in query.names(raw)
+            if not any(word in name for word in query.prefilter)
+            and not any(word in name.lower() for word in query.prefilter_any_case)
+        }
+    )
+
+
+def _merged(answer: FileAnswer, more: FileAnswer) -> FileAnswer:
+    return replace(more, rows={**answer.rows, **more.rows})
 
 
 def _fresh(
@@ -161,15 +211,27 @@ def wanted(source: Source, queries: Sequence[Query]) -> list[Query]:
     return [
         query
         for query in queries
-        if not words.isdisjoint(query.prefilter) or any(p in source.path for p in query.paths)
+        if not words.isdisjoint(_words_of(query)) or any(p in source.path for p in query.paths)
     ]
+
+
+@memo
+def _words_of(query: Query) -> frozenset[bytes]:
+    return frozenset(query.prefilter) | {_any_case(word) for word in query.prefilter_any_case}
+
+
+def _any_case(word: bytes) -> bytes:
+    """A word whose letters may be of either case, told apart from the same in small letters."""
+    return b"\0" + word
 
 
 def ask(source: Source, queries: Sequence[Query]) -> FileAnswer:
     """What one file alone answers to each query that its bytes do not rule out."""
     asking = wanted(source, queries)
-    if not asking:
-        return FileAnswer("ruled-out")
+    return _asked(source, asking) if asking else FileAnswer("ruled-out")
+
+
+def _asked(source: Source, asking: Sequence[Query]) -> FileAnswer:
     try:
         _ = source.tree
     except Unreadable as error:
@@ -182,17 +244,21 @@ def _present(data: bytes, words: Mapping[bytes, tuple[bytes, ...]]) -> set[bytes
     """The pre-filter words that the bytes contain; each is looked for where its root is."""
     folded = data.lower()
     return {
-        word for root, spelt in words.items() if root in folded for word in spelt if word in data
+        word
+        for root, spelt in words.items()
+        if root in folded
+        for word in spelt
+        if (word[1:] in folded if word.startswith(b"\0") else word in data)
     }
 
 
 @memo
 def _words(queries: tuple[Query, ...]) -> dict[bytes, tuple[bytes, ...]]:
     """All pre-filter words by root: the fewest lower-case parts that rule a file out."""
-    words = sorted({word for query in queries for word in query.prefilter})
-    folded = {word.lower() for word in words}
+    words = frozenset[bytes]().union(*map(_words_of, queries))
+    folded = {_EDGES.sub(b"", word.lower()) for word in words}
     roots = sorted(w for w in folded if not any(other in w for other in folded - {w}))
-    return {root: tuple(w for w in words if root in w.lower()) for root in roots}
+    return {root: tuple(w for w in sorted(words) if root in w.lower()) for root in roots}
 
 
 def _collect(tree: Tree, queries: Sequence[Query], answers: Mapping[str, FileAnswer]) -> Inventory:
@@ -257,7 +323,8 @@ def fingerprint(queries: Sequence[Query]) -> str:
 def _code_digest() -> bytes:
     total = hashlib.sha256(platform.python_version().encode())
     here = sorted(Path(__file__).parent.glob("*.py"))
-    shared = [Path(str(m.__file__)) for m in (patcher.matching, patcher.pattern, patcher.source)]
-    for path in [*here, *shared]:
+    home = Path(patcher.source.__file__).parent
+    shared = [home / f"{name}.py" for name in _READERS]
+    for path in [*here, *(path for path in shared if path.is_file())]:
         total.update(path.name.encode() + b"\0" + path.read_bytes())
     return total.digest()

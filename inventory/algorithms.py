@@ -34,7 +34,7 @@ _COMPARED = Pattern(
     "$SUBJECT == $NAME", where={"SUBJECT": _SUBJECT, "NAME": r"""["'][A-Z][A-Z0-9_]*["']"""}
 )
 _PREDICATE = ("is_", "supports_")
-_WORDS = tuple(w.encode() for w in (ENUM, PLUGIN_CLASS, "speculative_algorithm", "spec_algo"))
+_WORDS = tuple(w.encode() for w in (ENUM, PLUGIN_CLASS, "speculative_algo", "spec_algo"))
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,9 @@ def _registry(source: Source) -> Iterator[Row]:
 
 
 def _aliases(source: Source) -> Iterator[Row]:
+    """Other names for algorithms, in files that speak of them: others have aliases, too."""
+    if not any(word in source.data for word in _WORDS):
+        return
     for match in _ALIASES.find(source):
         for item in match.bindings["ITEMS"]:
             if isinstance(item, ast.Constant) and isinstance(item.value, str):

@@ -327,7 +327,7 @@ QUERY = Query(
         "type": "annotation of a declaration",
         "holder": "what a derived value is assigned to",
     },
-    prefilter=(b"speculative_", b"--speculative-"),
+    prefilter=(b"speculative_", b"--speculative-", b"speculative decoding"),
     visit=visit,
     resolve=resolve,
     cases=(_OLD, _NEW, _CHECKED),

@@ -129,6 +129,17 @@ def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
         yield Row(row.site, {**fields, "reads_mask": verdict, "from": deciding.fields["name"]})
 
 
+def names(inventory: Inventory) -> Iterator[bytes]:
+    """The backends that were found: another file may derive from one."""
+    for row in resolve(inventory.of(QUERY.id), inventory):
+        yield from _as_base(str(row.fields["name"]))
+
+
+def _as_base(name: str) -> Iterator[bytes]:
+    """A name with all that can follow it among the bases of a class."""
+    return (f"{name}{after}".encode() for after in "),[#\\ \t\f\r\n")
+
+
 def _deciding(row: Row, named: dict[str, Row]) -> Row:
     """The class whose code a backend verifies with: itself, or the nearest base."""
     if row.fields["reads_mask"]:
@@ -271,10 +282,13 @@ QUERY = Query(
     prefilter=(
         b"AttnBackend",
         b"base_attn_backend",
-        b"AttentionBackend)",
-        b"AttentionBackend,",
-        b"MLABackend)",
+        b"class AttentionBackend",
+        *_as_base("AttentionBackend"),
+        *_as_base("MLABackend"),
+        *_as_base("MultiStepBackend"),
+        *_as_base("RadixBackend"),
     ),
+    names=names,
     visit=visit,
     resolve=resolve,
     cases=(_CASE, _OTHER_RUNTIME),

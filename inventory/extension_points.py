@@ -18,7 +18,7 @@ _OPTION = Pattern("$PARSER.add_argument($FLAG, choices=$LIST, $...REST)")
 _SAME = Pattern("$NAME = $LIST", where={"NAME": "[A-Z0-9_]+", "LIST": "[A-Z0-9_]+"})
 _FIELD_CHOICES = Pattern("Arg(choices=$LIST, $...REST)")
 _GROUP = Pattern("$NAME = $GROUP", where={"NAME": r"\w*PLUGINS?_GROUP", "GROUP": r"""["'].*["']"""})
-_LOADER = Pattern("def $NAME($...PARAMS): $...BODY", where={"NAME": r"load_\w*plugins"})
+_LOADER = Pattern("def $NAME($...PARAMS): $...BODY", where={"NAME": r"load_(?:\w+_)?plugins"})
 _HOOKS = Pattern("class HookRegistry: $...BODY")
 _REGISTER = Pattern("def register($...PARAMS): $...BODY")
 _PLATFORM = Pattern(
@@ -134,6 +134,17 @@ def resolve(rows: Sequence[Row], inventory: Inventory) -> Iterator[Row]:
 
 def _is_point(row: Row) -> bool:
     return row.fields["kind"] not in ("call", "used", "same")
+
+
+def names(inventory: Inventory) -> Iterator[bytes]:
+    """The lists that may grow, under all their names: options elsewhere may use them."""
+    rows = inventory.of(QUERY.id)
+    lists = {str(row.fields["extends"]) for row in rows if row.fields["kind"] == "choices"}
+    for row in rows:
+        if row.fields["kind"] == "same" and row.fields["extends"] in lists:
+            yield str(row.fields["name"]).encode()
+    for name in lists:
+        yield name.encode()
 
 
 def _home(row: Row) -> str:
@@ -258,13 +269,16 @@ QUERY = Query(
         b"_CHOICES",
         b"speculative_algorithm",
         b"--speculative-algorithm",
-        b"plugins(",
+        b"_plugins",
         b"plugins_by_group",
         b"PLUGIN",
+        b"_DETERMINISTIC_ATTENTION_BACKEND",
         b"HookRegistry",
+        b"apply_hooks",
         ENUM.encode(),
         b"speculative_worker_cls",
     ),
+    names=names,
     visit=visit,
     resolve=resolve,
     cases=(_FUNCTIONS, _ALIASES, _PLUGINS),

@@ -16,22 +16,32 @@ _WIDTH = r"(?:self\.|\w+\.)?(?:num_tokens_per_(?:bs|req)|captured_req_width)"
 _SET = Pattern("$WIDTH = $VALUE", where={"WIDTH": _WIDTH})
 _ADJUSTED = re.compile(r"get_num_tokens_per_\w+_for_target_verify")
 _INPUT = re.compile(r"get_spec_info|create_dummy_verify_input|_?dummy_run")
+_WORDS = (
+    b"GraphRunner",
+    b"BaseRunner",
+    b"num_tokens_per_",
+    b"captured_req_width",
+    b"get_spec_info",
+    b"create_dummy_verify_input",
+    b"dummy_run",
+)
 _STEP = re.compile(r"(?:can_run|capture|replay|load_batch|execute|get_spec_info)\w*")
 
 
 def visit(source: Source) -> Iterator[Row]:
     """Runner classes with their steps, the width where it is set, and the dummy verify input."""
     for node in classes(source):
-        if not re.fullmatch(r"\w*Graph\w*Runner\w*|\w*BaseRunner\w*", node.name):
+        if not re.fullmatch(r"\w*GraphRunner\w*|\w*BaseRunner\w*", node.name):
             continue
         yield _row(source, node, "runner", node.name, ", ".join(bases(node)))
     for match in _SET.find(source):
         name, value = match.text("WIDTH"), match.text("VALUE")
         when = reached_when(source, match.node)
         yield _row(source, match.node, "width", name, value, when=when)
+    captures = any(word in source.data for word in _WORDS)
     for function in functions(source):
         owner = source.parent(function)
-        in_runner = isinstance(owner, ast.ClassDef) and "Runner" in owner.name
+        in_runner = captures and isinstance(owner, ast.ClassDef) and "Runner" in owner.name
         if _ADJUSTED.fullmatch(function.name):
             returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
             value = "; ".join(shown(source, value) for value in returned)
@@ -101,7 +111,7 @@ QUERY = Query(
         "value": "bases, the value set, what a width method returns, or a signature",
         "when": "the conditions under which the width is set, outermost first",
     },
-    prefilter=(b"GraphRunner", b"BaseRunner", b"num_tokens_per_", b"get_spec_info", b"dummy_run"),
+    prefilter=_WORDS,
     visit=visit,
     cases=(_CASE,),
     order=(("role", ("width-method", "width", "verify-input", "runner", "step")),),

@@ -38,11 +38,13 @@ class Case:
 class Query:
     """A question that is asked of every release.
 
-    ``prefilter`` are byte strings of which a file must contain at least one to be parsed at all,
-    unless its path contains one of ``paths``. ``visit`` yields the rows of one file (and must
-    depend on that file alone, so that its answer can be kept by content hash); ``resolve`` may
-    then add or drop rows and fields by what all queries and files together say (who imports, who
-    calls).
+    ``prefilter`` are byte strings of which a file must contain at least one to be parsed at all
+    (or of ``prefilter_any_case``, lower-case words whose letters may be of either case), unless its
+    path contains one of ``paths``. ``names`` tells what else a file may contain to have an answer,
+    from all that was found so far: the names that a release itself gives. ``visit`` yields the rows
+    of one file (and must depend on that file alone, so that its answer can be kept by content
+    hash); ``resolve`` may then add or drop rows and fields by what all queries and files together
+    say (who imports, who calls).
 
     ``columns`` stand in the order in which they answer the question. ``order`` names columns, and
     of each the values that come first (none: by the alphabet, or the greatest number first); rows
@@ -62,6 +64,8 @@ class Query:
     paths: tuple[str, ...] = ()
     order: tuple[tuple[str, tuple[str, ...]], ...] = ()
     expects: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    prefilter_any_case: tuple[bytes, ...] = ()
+    names: Callable[[Inventory], Iterable[bytes]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

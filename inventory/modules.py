@@ -149,6 +149,8 @@ QUERY = Query(
         "imported_by": "files that import it or from it",
     },
     prefilter=dispatch.QUERY.prefilter,
+    prefilter_any_case=dispatch.QUERY.prefilter_any_case,
+    names=dispatch.names,
     visit=visit,
     resolve=resolve,
     cases=(_CASE, _SITES),

@@ -83,11 +83,10 @@ QUERY = Query(
         "signature": "of a method",
         "owner": "the class of a method",
     },
-    prefilter=(b"speculative",),
+    prefilter=(b"Worker",),
     visit=visit,
     resolve=resolve,
     cases=(_CASE,),
-    paths=(HOME,),
     order=(("role", ("class",)),),
     expects={"BaseSpecWorker": {"role": "class", "name": "BaseSpecWorker"}},
 )

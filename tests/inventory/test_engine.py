@@ -109,6 +109,63 @@ def test_one_query_can_be_asked_alone() -> None:
         found.of("dispatch")
 
 
+# ------------------------------------------------------------------ words and names
+
+NEW = {
+    SPEC: b"class SpeculativeAlgorithm(Enum):\n    PHOENIX = auto()\n"
+    b"    def is_phoenix(self) -> bool:\n        return self == SpeculativeAlgorithm.PHOENIX\n",
+    "sglang/srt/asks.py": b"if x.is_phoenix(): pass\n",
+    "sglang/srt/says.py": b"if 'phoenix' in x: pass\n",
+    "sglang/srt/else.py": b"x = 1\n",
+}
+
+
+def test_a_file_with_nothing_but_a_name_of_this_tree_is_asked() -> None:
+    found = inventory.run(tree(NEW))
+    elsewhere = {
+        row.site.path: row.fields["symbol"] for row in found.of("dispatch") if row.site.path != SPEC
+    }
+    assert elsewhere == {"sglang/srt/asks.py": "is_phoenix", "sglang/srt/says.py": "PHOENIX"}
+    assert (found.coverage.parsed, found.coverage.ruled_out) == (3, 1)
+
+
+def test_an_unreadable_file_with_a_name_of_this_tree_has_its_reason() -> None:
+    found = inventory.run(tree({**NEW, "sglang/srt/broken.py": b"x.is_phoenix(\n"}))
+    assert list(found.coverage.unreadable) == ["sglang/srt/broken.py"]
+    assert found.coverage.seen == 5
+
+
+def test_names_are_asked_for_with_a_cache_too(tmp_path: Path) -> None:
+    fresh = inventory.run(tree(NEW), Cache(tmp_path))
+    more = tree({**NEW, "sglang/srt/new.py": b"assert x.is_phoenix()\n"})
+    again = inventory.run(more, Cache(tmp_path))
+    assert fresh == inventory.run(tree(NEW))
+    assert again == inventory.run(more)
+
+
+def test_names_lead_to_more_names() -> None:
+    backend = "class AttentionBackend:\n    def init_forward_metadata(self, b): ...\n"
+    found = inventory.run(
+        tree(
+            {
+                "sglang/srt/base_attn_backend.py": backend.encode(),
+                "sglang/srt/a.py": b"class One(AttentionBackend): ...\n",
+                "sglang/srt/b.py": b"class Two(One): ...\n",
+                "sglang/srt/c.py": b"class Three(\n    Two\n): ...\n",
+            }
+        )
+    )
+    assert {r.fields["name"] for r in found.of("attention_backends")} == {"One", "Two", "Three"}
+
+
+@pytest.mark.parametrize("text", ["DFLASH", "dflash", "DFlash"])
+def test_a_word_may_be_of_either_case(text: str) -> None:
+    found = inventory.run(tree({**FILES, "sglang/srt/new.py": f"if x == '{text}': ...\n".encode()}))
+    assert [r.fields["symbol"] for r in found.where("dispatch", path="sglang/srt/new.py")] == [
+        "DFLASH"
+    ]
+
+
 # ---------------------------------------------------------- what every release must have
 
 _ANCHORS = {name for query in inventory.QUERIES for name in query.expects}

@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -122,7 +123,8 @@ def test_every_symbol_stands_where_its_row_says(release_tree: Release, asked: As
     for row in asked("0.5.11").of("dispatch"):
         source = tree.source(row.site.path)
         text = source.lines(row.site.line, row.site.end_line).decode()
-        assert str(row.fields["symbol"]).rpartition(".")[2] in text, row
+        name = str(row.fields["symbol"]).rpartition(".")[2]
+        assert name.lower() in text.lower(), row
 
 
 def test_members_of_the_seed(asked: Asked) -> None:
@@ -397,6 +399,26 @@ def test_tree_utilities_stay_importable(version: str, asked: Asked) -> None:
             for home in row.fields.get("importable_from", ())  # type: ignore[union-attr]
         }
         assert "sglang.srt.speculative.eagle_utils" in homes
+
+
+@pytest.mark.parametrize("version", ["0.5.11", "0.5.13"])
+def test_the_words_rule_out_no_answer(version: str, release_tree: Release, asked: Asked) -> None:
+    everywhere = tuple(replace(q, prefilter=(b"",), paths=("",)) for q in inventory.QUERIES)
+    found = inventory.run(release_tree(version), queries=everywhere)
+    assert found.coverage.ruled_out == 0
+    assert found.rows == asked(version).rows
+
+
+@pytest.mark.parametrize("version", ["0.5.11", "0.5.12", "0.5.13"])
+def test_a_recorded_release_is_read_once(
+    version: str, release_tree: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = release_tree(version)
+    read: list[str] = []
+    plain = tree.read
+    monkeypatch.setattr(tree, "read", lambda path: read.append(path) or plain(path))
+    inventory.run(tree)
+    assert sorted(read) == sorted(tree.python_files())
 
 
 def test_nothing_is_lost_to_a_byte_order_mark(release_tree: Release) -> None:
