@@ -95,11 +95,16 @@ def _send(stream: Any, source: Source) -> None:
 
 
 def serve(given: BinaryIO, ask: Callable[[Source], FileAnswer]) -> dict[str, list[Any]]:
-    """Read all frames and answer them."""
-    answers = {}
+    """Read all frames, so that the first process can go on, and then answer them."""
+    sources = []
     while header := given.readline():
         path, size = json.loads(header)
-        answers[path] = answer_to(ask(Source(path, given.read(size))))
+        sources.append(Source(path, given.read(size)))
+    sources.reverse()
+    answers = {}
+    while sources:  # each syntax tree goes when its file is answered
+        source = sources.pop()
+        answers[source.path] = answer_to(ask(source))
     return answers
 
 

@@ -111,3 +111,16 @@ def test_halves_lose_nothing(contents: list[bytes]) -> None:
     assert sorted(s.path for s in [*one, *two]) == sorted(s.path for s in sources)
     sizes = [sum(len(s.data) for s in part) for part in (one, two)]
     assert abs(sizes[0] - sizes[1]) <= 50
+
+
+def test_all_files_are_read_before_the_first_is_asked() -> None:
+    """Whoever gives files is not kept waiting until they are answered."""
+    stream = io.BytesIO(b'["a.py", 1]\nx["b.py", 1]\ny')
+    left: list[int] = []
+
+    def ask(source: Source) -> FileAnswer:
+        left.append(len(stream.getvalue()) - stream.tell())
+        return FileAnswer("parsed")
+
+    assert list(_second.serve(stream, ask)) == ["a.py", "b.py"]
+    assert left == [0, 0]
