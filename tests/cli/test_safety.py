@@ -242,3 +242,48 @@ def test_two_snapshots_at_once_are_both_kept(tmp_path: Path) -> None:
         thread.join()
     with Store.open(folder) as store:
         assert len(store.history("host")) == 6
+
+
+WRONG = """\
+from patcher.edits import Anchor, InsertBefore
+from patcher.patchset import Patch, Strategy
+
+PATCH = Patch(
+    id="wrong",
+    title="Use a name that is not there",
+    why="A push must not carry what a level of verification has refuted.",
+    strategies=(
+        Strategy(
+            id="branch",
+            edits=(
+                InsertBefore(
+                    anchor=Anchor(
+                        file="sglang/srt/speculative/spec_info.py",
+                        scope="SpeculativeAlgorithm.create_worker",
+                        pattern="if self.is_dflash(): $...",
+                    ),
+                    code="prnt(selff)",
+                ),
+            ),
+        ),
+    ),
+)
+"""
+
+
+def test_what_verification_refutes_is_not_pushed(
+    ddpatch: Ddpatch, tmp_path: Path, site: Path
+) -> None:
+    wrong = make_set(tmp_path / "wrong", "w", "1", "srt", wrong=WRONG)
+    target, before = f"local:{site}", image(site)
+    assert ddpatch("apply", target, "--set", str(wrong)).code == 0
+    assert ddpatch("verify", target).code == 1
+    answer = ddpatch("push", target, "--json")
+    assert answer.code == 1
+    assert "level `names` does not hold" in answer.json["headline"]
+    assert "selff" in json.dumps(answer.json["findings"])
+    assert image(site) == before
+    assert ddpatch("push", target, "--unverified").code == 0
+    assert b"prnt(selff)" in (site / SPEC_INFO).read_bytes()
+    assert ddpatch("rollback", target).code == 0
+    assert image(site) == before
