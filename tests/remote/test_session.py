@@ -134,6 +134,10 @@ def test_what_a_snapshot_leaves_out(install: Install, tmp_path: Path) -> None:
     os.mkfifo(install.root / "sglang/pipe")
     (install.root / ".git").mkdir()
     (install.root / "sglang/.gitattributes").write_text("*.py filter=evil\n")
+    for name in (b"new\nline.py", b"latin-\xe9.py", b"back\\slash.py"):
+        (install.root / "sglang" / os.fsdecode(name)).write_bytes(b"x = 1\n")
+    (install.root / "sglang/.ddpatch").mkdir()
+    (install.root / "sglang/.ddpatch/x.py").write_text("")
     with install.target.connect() as session:
         snapshot = session.snapshot(())
         contents = dict(snapshot.contents)
@@ -143,6 +147,10 @@ def test_what_a_snapshot_leaves_out(install: Install, tmp_path: Path) -> None:
         "sglang/link.py": "symlink to /etc/passwd",
         "sglang/dir": f"symlink to {tmp_path}",
         "sglang/pipe": "not a regular file",
+        "sglang/new\nline.py": "its name has a backslash or a character that cannot be printed",
+        "sglang/latin-\\udce9.py": "its name is not UTF-8",
+        "sglang/back\\slash.py": "its name has a backslash or a character that cannot be printed",
+        "sglang/.ddpatch/x.py": "its name is in a directory that is not part of an install",
     }
 
 

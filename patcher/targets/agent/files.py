@@ -56,7 +56,8 @@ def bad_path(path: str, distinfo: str) -> str:
     return ""
 
 
-def _walk(root: str, top: str, skipped: List[List[str]]) -> Iterator[str]:
+def _walk(root: str, top: str, distinfo: str, skipped: List[List[str]]) -> Iterator[str]:
+    """Give the regular files below ``top``; what no install has by rights goes to ``skipped``."""
     stack = [top]
     while stack:
         path = stack.pop()
@@ -71,7 +72,11 @@ def _walk(root: str, top: str, skipped: List[List[str]]) -> Iterator[str]:
                     stack.append(inner)
             elif entry.is_file(follow_symlinks=False):
                 if not entry.name.endswith(_PYC) and not entry.name.startswith(".git"):
-                    yield inner
+                    why = bad_path(inner, distinfo)
+                    if why:
+                        skipped.append([inner, "its name " + why])
+                    else:
+                        yield inner
             else:
                 skipped.append([inner, "not a regular file"])
 
@@ -110,7 +115,7 @@ class Files:
                 continue
             if os.path.islink(root + "/" + top) or not os.path.isdir(root + "/" + top):
                 raise AgentError("changed", f"{root}/{top} is not a real directory", path=top)
-            for path in _walk(root, top, skipped):
+            for path in _walk(root, top, request["distinfo"], skipped):
                 status, content = read_file(root, path)
                 count += 1
                 total += len(content)
