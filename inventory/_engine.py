@@ -9,13 +9,12 @@ so a patched tree costs its changed files only and a known tree costs no file at
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import importlib
 import pkgutil
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache as memo
 from pathlib import Path
@@ -26,6 +25,7 @@ from inventory._cache import Cache
 from inventory._order import ordered, place
 from inventory._second import WORTH_IT, Second, available, halves
 from inventory.model import Coverage, FileAnswer, Inventory, Query, Row
+from patcher.collector import collector_paused
 from patcher.source import Source, Unreadable
 from patcher.tree import Tree
 
@@ -96,7 +96,7 @@ def _answers(
     todo = [path for path in paths if path not in answers]
     told = _Told(progress, len(answers), len(paths))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_collector_paused())
+        stack.enter_context(collector_paused())
         second: Second | None = None
         if len(todo) >= WORTH_IT and available() and _all_of(queries):
             second = stack.enter_context(Second())
@@ -298,18 +298,6 @@ def _missing(inventory: Inventory, tree: Tree, queries: Sequence[Query]) -> tupl
         for name, fields in query.expects.items()
         if not any(inventory.where(query.id, **fields))
     )
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Syntax trees hold no reference cycles: collecting while they grow only costs time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def fingerprint(queries: Sequence[Query]) -> str:

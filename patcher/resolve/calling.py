@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 
+from patcher.collector import collector_paused
 from patcher.model import Candidate, Finding, Severity, Site
 from patcher.resolve.bindings import FUNCTIONS
 from patcher.resolve.classes import ClassInfo, is_decorated
 from patcher.resolve.evidence import Evidence
 from patcher.resolve.infer import Inference
-from patcher.resolve.memory import collector_paused
 from patcher.resolve.overrides import Misfit, misfit_of, overridden
 from patcher.resolve.program import Module, Program
 from patcher.resolve.references import Reference, Region, references, touches

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from patcher.collector import collector_paused
 from patcher.model import Candidate, Finding, Severity, Site
 from patcher.resolve import imports, members
 from patcher.resolve.classes import BUILTINS
 from patcher.resolve.evidence import Evidence
 from patcher.resolve.infer import Inference
 from patcher.resolve.known import MODULE_NAMES
-from patcher.resolve.memory import collector_paused
 from patcher.resolve.order import used_too_early
 from patcher.resolve.program import Module, Program, Scope
 from patcher.resolve.references import Reference, Region, references
