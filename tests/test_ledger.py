@@ -52,6 +52,7 @@ def test_an_entry_decides_about_each_of_its_symbols(tmp_path: Path) -> None:
     assert entries["sglang/b.py", "", "DFLASH"].patches == ("enum-member", "predicates")
     assert entries["sglang/a.py", "f", "DFLASH"].status is Status.INHERITED
     assert entries["sglang/a.py", "f", "DFLASH"].sites == (1, 2)
+    assert entries["sglang/a.py", "f", "DFLASH"].why == "the same for both"
 
 
 def test_a_set_without_a_ledger_has_an_empty_one(tmp_path: Path) -> None:

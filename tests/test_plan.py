@@ -11,7 +11,7 @@ from inventory.model import Coverage, Inventory
 from patcher.changes import Splice, splice
 from patcher.edits import Anchor, InsertAfter
 from patcher.ledger import load_ledger
-from patcher.manifest import manifest_module, manifests, pristine, read_manifest
+from patcher.manifest import TreeManifest, manifest_module, manifests, pristine, read_manifest
 from patcher.model import Outcome, Refusal, UsageError
 from patcher.patchset import Patch, PatchSet, Strategy, load_set, ordered
 from patcher.plan import Plan, make_plan
@@ -168,12 +168,29 @@ def test_a_file_that_is_an_original_already_stays_and_the_others_go_back() -> No
     assert back.digest == before.digest
 
 
+def test_what_was_added_goes_and_what_was_changed_goes_back_in_any_order() -> None:
+    old, new = b"old\n", b"new\n"
+    tree = Tree.of({"p/a.py": new, "p/b.py": new, "p/c.py": new, "p/m.py": ""})
+    sha = {data: Tree.of({"x": data}).files["x"].sha256 for data in (old, new)}
+    files = {
+        "p/a.py": ("", sha[new]),
+        "p/b.py": (sha[old], sha[new]),
+        "p/c.py": (sha[old], sha[new]),
+    }
+    told = TreeManifest("s", "1", "r", (), files)
+    back = pristine(tree, told, "p/m.py", {sha[old]: old}.get)
+    assert {path: back.read(path) for path in back} == {"p/b.py": old, "p/c.py": old}
+
+
 def test_every_manifest_in_a_tree_is_found() -> None:
     after = patched(planned(greeter()))
     assert [(p, m.set_label) for p, m in manifests(after)] == [
         ("greeter/_ddpatch_manifest.py", "greeting@3")
     ]
     assert list(manifests(greeter())) == []
+    content = after.read("greeter/_ddpatch_manifest.py")
+    deep = greeter().with_changes({"greeter/deep/down/_ddpatch_manifest.py": content})
+    assert [p for p, _ in manifests(deep)] == ["greeter/deep/down/_ddpatch_manifest.py"]
 
 
 @pytest.mark.parametrize("content", ["FORMAT = 99\n", "x = (\n", "FORMAT = 1\n", "FORMAT = f()\n"])

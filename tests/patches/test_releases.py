@@ -104,7 +104,7 @@ def _with(patch: Patch, strategies: tuple[object, ...]) -> PatchSet:
     return replace(SET, patches=tuple(new if p.id == patch.id else p for p in SET.patches))
 
 
-@pytest.mark.parametrize("version", ["0.5.11", "0.5.13.post1"])
+@pytest.mark.parametrize("version", sorted(RELEASES))
 def test_without_any_one_edit_a_level_fails(
     version: str, subjects: Callable[[str], Subject], cache: Cache
 ) -> None:
